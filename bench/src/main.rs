@@ -1,0 +1,2 @@
+//! Placeholder until its content lands.
+fn main() {}

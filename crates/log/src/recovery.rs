@@ -1,0 +1,592 @@
+//! Opens the files of a log: which segments there are, what they hold, what is wrong with them.
+//!
+//! Reads headers and footers, and the frames of the last segment; segments without a good footer are scanned. Changes
+//! nothing: what follows from the findings is done by whoever opens the log for writing.
+//!
+//! Must not know: threads, appending.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use gapless_types::{Position, SegmentNumber};
+
+use crate::damage::{Damage, Finding};
+use crate::error::OpenError;
+use crate::format::control::{Loss, Suspect};
+use crate::format::footer::{Footer, TRAILER_BYTES, TRAILER_LENGTH};
+use crate::format::frame::{DecodedFrame, FrameHeader};
+use crate::format::segment::{DecodedHeader, SegmentHeader};
+use crate::format::{
+    FRAME_HEADER_LENGTH, Geometry, Layout, LogId, SEGMENT_HEADER_BYTES, Salt, parse_segment_file_name,
+    segment_file_name,
+};
+use crate::index::{Override, SegmentIndex, truncate_ranges};
+use crate::io::{File, Io, OpenMode, read_up_to};
+use crate::scan::{Ending, GoodFrame, Scan, ScanError};
+use crate::segment_state::{Controls, SegmentState};
+use crate::window::Window;
+
+/// A file that goes by the name of a segment.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) number: SegmentNumber,
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) length: u64,
+    pub(crate) decoded: DecodedHeader,
+}
+
+/// A segment with frames, or at least with a header.
+#[derive(Debug)]
+pub(crate) struct UsedSegment {
+    pub(crate) header: SegmentHeader,
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) length: u64,
+    /// How many copies of its header were good; 0 if it was found out elsewhere.
+    pub(crate) header_copies: u32,
+}
+
+/// What a directory holds before any frame is looked at.
+#[derive(Debug)]
+pub(crate) struct Inventory {
+    pub(crate) log: Option<LogId>,
+    pub(crate) used: Vec<UsedSegment>,
+    /// Prepared and never used.
+    pub(crate) blank: Vec<SegmentNumber>,
+    /// Names of files to remove: unfinished preparations, a first segment that was never begun.
+    pub(crate) leftovers: Vec<String>,
+}
+
+/// One segment after recovery.
+#[derive(Debug)]
+pub(crate) struct RecoveredSegment {
+    pub(crate) number: SegmentNumber,
+    pub(crate) geometry: Geometry,
+    pub(crate) file: Arc<dyn File>,
+    /// Runs of positions that lie in it, truncations in later segments not considered.
+    pub(crate) state: SegmentState,
+    /// Its good and sealed footer covers all of it and was relied upon.
+    pub(crate) indexed: bool,
+    /// It has a good footer that covers all of it, sealed or not.
+    pub(crate) footer_covers_all: bool,
+}
+
+/// What a log holds.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub(crate) log: LogId,
+    pub(crate) segments: Vec<RecoveredSegment>,
+    pub(crate) controls: Controls,
+    pub(crate) next_position: Position,
+    pub(crate) runs: Vec<(Range<Position>, SegmentNumber)>,
+    pub(crate) overrides: BTreeMap<Position, (SegmentNumber, Override)>,
+    pub(crate) holes: Vec<(Range<Position>, SegmentNumber)>,
+    pub(crate) damage: Vec<Damage>,
+    pub(crate) missing: Vec<Damage>,
+    pub(crate) state_in_doubt: bool,
+    pub(crate) bytes_read: u64,
+    pub(crate) frames_scanned: u64,
+}
+
+/// Looks at every file of the directory and reads the segments' headers.
+pub(crate) fn take_inventory(io: &dyn Io, dir: &Path, mode: OpenMode) -> Result<Inventory, OpenError> {
+    let mut names = io.list(dir).map_err(|source| io_error("list", dir, source))?;
+    names.sort();
+    let mut leftovers = Vec::new();
+    let mut candidates = Vec::new();
+    for name in names {
+        if let Some(number) = parse_segment_file_name(&name) {
+            candidates.push(look_at(io, dir, number, mode)?);
+        } else if name.ends_with(".tmp") {
+            leftovers.push(name);
+        } else {
+            return Err(OpenError::ForeignFile(dir.join(name)));
+        }
+    }
+    let log = common_log(&candidates)?;
+    let layout =
+        candidates.iter().find_map(|candidate| candidate.header().map(|header| header.geometry.layout));
+    let last = candidates.last().map(|candidate| candidate.number);
+    let mut inventory = Inventory { log, used: Vec::new(), blank: Vec::new(), leftovers };
+    for candidate in candidates {
+        inventory.sort_in(dir, candidate, layout, last)?;
+    }
+    Ok(inventory)
+}
+
+impl Candidate {
+    fn header(&self) -> Option<&SegmentHeader> {
+        match &self.decoded {
+            DecodedHeader::Valid { header, .. } => Some(header),
+            _ => None,
+        }
+    }
+}
+
+impl Inventory {
+    fn sort_in(
+        &mut self,
+        dir: &Path,
+        candidate: Candidate,
+        layout: Option<Layout>,
+        last: Option<SegmentNumber>,
+    ) -> Result<(), OpenError> {
+        let Candidate { number, file, length, decoded } = candidate;
+        let name = segment_file_name(number);
+        let failed = |source| io_error("read", &dir.join(&name), source);
+        match (decoded, self.log, layout) {
+            (DecodedHeader::Valid { header, copies }, _, _) => {
+                self.used.push(UsedSegment { header, file, length, header_copies: copies });
+            }
+            (DecodedHeader::UnknownVersion(version), _, _) => {
+                return Err(OpenError::UnknownVersion { segment: number, version });
+            }
+            (DecodedHeader::Blank, _, _)
+                if Some(number) == last && is_zero(&*file, length).map_err(failed)? =>
+            {
+                self.blank.push(number);
+            }
+            (_, Some(log), Some(layout)) => match header_from_frames(&*file, log, number, layout, length) {
+                Ok(FirstFrame::Good(header)) => {
+                    self.used.push(UsedSegment { header, file, length, header_copies: 0 });
+                }
+                // A header that was being written when the power went: nothing behind it was ever acknowledged.
+                Ok(FirstFrame::NoFrames) if Some(number) == last => self.leftovers.push(name),
+                Ok(FirstFrame::NoFrames) => {}
+                Ok(FirstFrame::Bad) => return Err(OpenError::HeaderLost(number)),
+                Err(source) => return Err(failed(source)),
+            },
+            // The header of a log's first segment is synced before anything follows it.
+            (_, _, _) => {
+                if !is_zero(&*file, length).map_err(failed)? {
+                    return Err(OpenError::HeaderLost(number));
+                }
+                self.leftovers.push(name);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn look_at(io: &dyn Io, dir: &Path, number: SegmentNumber, mode: OpenMode) -> Result<Candidate, OpenError> {
+    let path = dir.join(segment_file_name(number));
+    let file = io.open(&path, mode).map_err(|source| io_error("open", &path, source))?;
+    let mut block = vec![0; SEGMENT_HEADER_BYTES as usize];
+    let read = read_up_to(&*file, &mut block, 0).map_err(|source| io_error("read", &path, source))?;
+    block.truncate(read);
+    let length = file.len().map_err(|source| io_error("measure", &path, source))?;
+    match SegmentHeader::decode(&block) {
+        DecodedHeader::Valid { header, .. } if header.number != number => Err(OpenError::ForeignFile(path)),
+        decoded => Ok(Candidate { number, file, length, decoded }),
+    }
+}
+
+/// The log that all readable headers belong to.
+fn common_log(candidates: &[Candidate]) -> Result<Option<LogId>, OpenError> {
+    let mut log = None;
+    for header in candidates.iter().filter_map(Candidate::header) {
+        match log {
+            Some(expected) if expected != header.log => {
+                return Err(OpenError::ForeignSegment {
+                    segment: header.number,
+                    found: header.log,
+                    expected,
+                });
+            }
+            _ => log = Some(header.log),
+        }
+    }
+    Ok(log)
+}
+
+/// What the frames of a segment without a header tell.
+enum FirstFrame {
+    /// The header, reconstructed.
+    Good(SegmentHeader),
+    /// There are frames, but the first one is bad.
+    Bad,
+    /// There is no frame of this segment.
+    NoFrames,
+}
+
+/// What a lost header said, as far as the first frame tells.
+fn header_from_frames(
+    file: &dyn File,
+    log: LogId,
+    number: SegmentNumber,
+    layout: Layout,
+    length: u64,
+) -> io::Result<FirstFrame> {
+    let Ok(capacity) = u32::try_from(length) else { return Ok(FirstFrame::Bad) };
+    let geometry = Geometry { capacity, layout };
+    let mut window = Window::new(file, geometry.content_end());
+    let mut offset = Geometry::CONTENT_START;
+    while offset < geometry.content_end() {
+        let bytes = window.bytes(offset, FRAME_HEADER_LENGTH)?;
+        match FrameHeader::decode(log.salt(), bytes) {
+            DecodedFrame::Valid(frame, _) if frame.segment == number => {
+                if frame.offset != Geometry::CONTENT_START || offset != frame.offset {
+                    return Ok(FirstFrame::Bad);
+                }
+                return Ok(FirstFrame::Good(SegmentHeader {
+                    log,
+                    number,
+                    geometry,
+                    first_frame: frame.number,
+                    previous_checksum: frame.previous_checksum,
+                    first_position: frame.first_position,
+                    truncations: frame.truncations,
+                    lowest_truncated: frame.lowest_truncated,
+                }));
+            }
+            _ => offset += layout.alignment(),
+        }
+    }
+    Ok(FirstFrame::NoFrames)
+}
+
+/// Whether there is nothing behind the header block.
+fn is_zero(file: &dyn File, length: u64) -> io::Result<bool> {
+    let mut buffer = vec![0; 1 << 20];
+    let mut offset = u64::from(SEGMENT_HEADER_BYTES);
+    while offset < length {
+        let read = read_up_to(file, &mut buffer, offset)?;
+        if buffer[..read].iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        if read == 0 {
+            break;
+        }
+        offset += read as u64;
+    }
+    Ok(true)
+}
+
+/// Folds all segments into one picture.
+pub(crate) struct Recovery<'a> {
+    dir: &'a Path,
+    salt: Salt,
+    recovered: Recovered,
+    on_frame: &'a mut dyn FnMut(&GoodFrame<'_>),
+    /// Scan every frame, whatever the footers say.
+    thorough: bool,
+}
+
+impl<'a> Recovery<'a> {
+    pub(crate) fn new(
+        dir: &'a Path,
+        log: LogId,
+        first_position: Position,
+        thorough: bool,
+        on_frame: &'a mut dyn FnMut(&GoodFrame<'_>),
+    ) -> Self {
+        let recovered = Recovered {
+            log,
+            segments: Vec::new(),
+            controls: Controls::new(first_position),
+            next_position: first_position,
+            runs: Vec::new(),
+            overrides: BTreeMap::new(),
+            holes: Vec::new(),
+            damage: Vec::new(),
+            missing: Vec::new(),
+            state_in_doubt: false,
+            bytes_read: 0,
+            frames_scanned: 0,
+        };
+        Self { dir, salt: log.salt(), recovered, on_frame, thorough }
+    }
+
+    pub(crate) fn run(mut self, used: Vec<UsedSegment>) -> Result<Recovered, OpenError> {
+        if let Some(first) = used.first() {
+            // A log whose first segment is there starts where that says, not where the options would start a new one.
+            if first.header.number == SegmentNumber::FIRST {
+                self.recovered.controls.first = first.header.first_position;
+            }
+            self.recovered.next_position = first.header.first_position;
+        }
+        let headers: Vec<SegmentHeader> = used.iter().map(|segment| segment.header).collect();
+        for (at, segment) in used.into_iter().enumerate() {
+            let successor =
+                headers.get(at + 1).filter(|next| Some(next.number) == segment.header.number.next());
+            let is_last = at + 1 == headers.len();
+            self.note_gap_before(at, &headers);
+            self.take(segment, successor.copied(), is_last)?;
+        }
+        self.finish(&headers);
+        Ok(self.recovered)
+    }
+
+    /// Segments that should stand between two that are there.
+    fn note_gap_before(&mut self, at: usize, headers: &[SegmentHeader]) {
+        let next = &headers[at];
+        let Some(before) = at.checked_sub(1).map(|index| &headers[index]) else { return };
+        let Some(mut missing) = before.number.next().filter(|&number| number < next.number) else { return };
+        let last = self.recovered.segments.last().map(|segment| &segment.state);
+        let truncated = last.is_some_and(|state| state.truncations != next.truncations);
+        if let Some(lowest) = next.lowest_truncated.filter(|_| truncated) {
+            self.truncate(lowest);
+        }
+        let positions = self.recovered.next_position..next.first_position;
+        let first = missing;
+        while missing < next.number {
+            self.recovered.missing.push(Damage {
+                positions: if missing == first && !positions.is_empty() {
+                    vec![positions.clone()]
+                } else {
+                    Vec::new()
+                },
+                ..Damage::at(Finding::MissingSegment, missing, 0..0)
+            });
+            match missing.next() {
+                Some(number) => missing = number,
+                None => break,
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        segment: UsedSegment,
+        successor: Option<SegmentHeader>,
+        is_last: bool,
+    ) -> Result<(), OpenError> {
+        let UsedSegment { header, file, length, header_copies } = segment;
+        let number = header.number;
+        if header_copies < 2 {
+            self.recovered.damage.push(Damage::at(Finding::BadHeader, number, 0..SEGMENT_HEADER_BYTES));
+        }
+        let short = length != u64::from(header.geometry.capacity);
+        let footer = if short { None } else { self.load_footer(&header, &*file)? };
+        let (sealed, footer) = match footer {
+            Some(footer) => (footer.sealed, Some(footer)),
+            None => (false, None),
+        };
+        let footer_end = footer.as_ref().map(|footer| footer.end_offset);
+        let start = self.starting_state(&header, footer);
+        let indexed_up_to = (!self.thorough && start.1).then_some(start.0.offset);
+        let mut frames = 0;
+        let on_frame = &mut *self.on_frame;
+        let scanned = Scan::new(&*file, self.salt, start.0, successor, length)
+            .run(&mut self.recovered.controls, &mut |frame| {
+                frames += 1;
+                on_frame(frame);
+            })
+            .map_err(|error| match error {
+                ScanError::Io(source) => io_error("read", &self.dir.join(segment_file_name(number)), source),
+                ScanError::UnknownRecord(offset) => OpenError::UnknownRecord { segment: number, offset },
+            })?;
+        self.recovered.bytes_read += scanned.bytes_read;
+        self.recovered.frames_scanned += frames;
+        let state = scanned.state;
+        if short {
+            self.note_wrong_length(&state, length);
+        }
+        if is_last && sealed {
+            self.note_missing_end(&state);
+        }
+        if is_last && scanned.ending == Ending::Torn {
+            self.recovered.controls.suspect = Some(Suspect {
+                first_position: state.next_position,
+                segment: number,
+                offset: state.offset,
+                frame: state.next_frame,
+            });
+        }
+        self.recovered.damage.extend(scanned.damage);
+        self.fold(&header, &state);
+        let indexed = indexed_up_to == Some(state.offset) && sealed;
+        let mut state = state;
+        if indexed && !is_last {
+            // Its footer has it; memory stays bounded however many segments there are.
+            state.index = SegmentIndex::default();
+        }
+        let footer_covers_all = footer_end == Some(state.offset);
+        self.recovered.segments.push(RecoveredSegment {
+            number,
+            geometry: header.geometry,
+            file,
+            state,
+            indexed,
+            footer_covers_all,
+        });
+        Ok(())
+    }
+
+    /// Where a scan starts, and whether that is behind what a footer covers.
+    fn starting_state(&mut self, header: &SegmentHeader, footer: Option<Footer>) -> (SegmentState, bool) {
+        let Some(footer) = footer.filter(|_| !self.thorough) else {
+            return (SegmentState::new(header), false);
+        };
+        let mut controls = self.recovered.controls.clone();
+        let understood = controls.apply_encoded(self.salt, &footer.controls);
+        match SegmentState::from_footer(header, footer).filter(|_| understood) {
+            Some(state) => {
+                self.recovered.controls = controls;
+                (state, true)
+            }
+            None => (SegmentState::new(header), false),
+        }
+    }
+
+    /// A good footer; one that is there and bad is damage, one that is not there is not.
+    fn load_footer(&mut self, header: &SegmentHeader, file: &dyn File) -> Result<Option<Footer>, OpenError> {
+        let failed = |source| io_error("read", &self.dir.join(segment_file_name(header.number)), source);
+        let loaded = read_footer(self.salt, header.geometry, header.number, file).map_err(failed)?;
+        self.recovered.bytes_read += loaded.bytes_read + u64::from(SEGMENT_HEADER_BYTES);
+        if loaded.bad {
+            let geometry = header.geometry;
+            self.recovered.damage.push(Damage::at(
+                Finding::BadFooter,
+                header.number,
+                geometry.content_end()..geometry.capacity,
+            ));
+        }
+        Ok(loaded.footer)
+    }
+
+    fn note_wrong_length(&mut self, state: &SegmentState, length: u64) {
+        let bytes = u32::try_from(length).unwrap_or(u32::MAX)..state.geometry.capacity;
+        let positions = state.index.holes.clone();
+        self.recovered
+            .missing
+            .push(Damage { positions, ..Damage::at(Finding::WrongLength, state.number, bytes) });
+    }
+
+    /// A sealed segment says that there is a next one.
+    fn note_missing_end(&mut self, state: &SegmentState) {
+        let Some(next) = state.number.next() else { return };
+        self.recovered.missing.push(Damage::at(Finding::MissingSegment, next, 0..0));
+    }
+
+    /// Takes a segment's positions into the picture; its truncations reach into the segments before.
+    fn fold(&mut self, header: &SegmentHeader, state: &SegmentState) {
+        if let Some(lowest) = state.lowest_truncated {
+            self.truncate(lowest);
+        }
+        let number = state.number;
+        let low =
+            state.lowest_truncated.map_or(header.first_position, |lowest| lowest.min(header.first_position));
+        let recovered = &mut self.recovered;
+        for run in state.index.runs() {
+            if run.end > low {
+                recovered.runs.push((run.start.max(low)..run.end, number));
+            }
+        }
+        recovered
+            .overrides
+            .extend(state.index.overrides.iter().map(|entry| (entry.position, (number, *entry))));
+        recovered.holes.extend(state.index.holes.iter().map(|hole| (hole.clone(), number)));
+        recovered.next_position = state.next_position;
+        recovered.state_in_doubt = match state.offset > Geometry::CONTENT_START {
+            true => state.state_in_doubt,
+            false => recovered.state_in_doubt,
+        };
+    }
+
+    fn truncate(&mut self, from: Position) {
+        let recovered = &mut self.recovered;
+        recovered.runs.retain_mut(|(run, _)| {
+            run.end = run.end.min(from);
+            run.start < run.end
+        });
+        recovered.overrides.retain(|&position, _| position < from);
+        recovered.holes.retain_mut(|(hole, _)| {
+            let mut ranges = vec![hole.clone()];
+            truncate_ranges(&mut ranges, from);
+            ranges.pop().map(|kept| *hole = kept).is_some()
+        });
+        recovered.next_position = recovered.next_position.min(from);
+    }
+
+    /// Drops what was released, and notes what should be there in front of the first segment and is not.
+    fn finish(&mut self, headers: &[SegmentHeader]) {
+        let recovered = &mut self.recovered;
+        let (first, first_segment) = (recovered.controls.first, recovered.controls.first_segment);
+        if let Some(header) = headers.first() {
+            let mut number = Some(first_segment).filter(|&number| number < header.number);
+            let positions = first..header.first_position;
+            while let Some(missing) = number {
+                let named = missing == first_segment && !positions.is_empty();
+                recovered.missing.push(Damage {
+                    positions: if named { vec![positions.clone()] } else { Vec::new() },
+                    ..Damage::at(Finding::MissingSegment, missing, 0..0)
+                });
+                number = missing.next().filter(|&next| next < header.number);
+            }
+        }
+        let controls = &recovered.controls;
+        recovered
+            .missing
+            .retain(|damage| damage.segment >= first_segment && !controls.is_accepted(damage.segment));
+        recovered.next_position = recovered.next_position.max(first);
+        recovered.runs.retain(|(run, _)| run.end > first);
+        recovered.overrides.retain(|&position, _| position >= first);
+        recovered.holes.retain(|(hole, _)| hole.end > first);
+        recovered.damage.retain(|damage| {
+            let released = damage.segment < first_segment
+                || (!damage.positions.is_empty() && damage.positions.iter().all(|range| range.end <= first));
+            !released
+        });
+    }
+}
+
+/// The losses that an operator accepts by opening a log although these are missing; adjoining segments are one loss.
+pub(crate) fn losses(missing: &[Damage], next: Position) -> Vec<Loss> {
+    let mut losses: Vec<Loss> = Vec::new();
+    for damage in missing {
+        let range = damage.positions.first().cloned();
+        match losses.last_mut() {
+            Some(last) if last.last_segment.next() == Some(damage.segment) && range.is_none() => {
+                last.last_segment = damage.segment;
+            }
+            _ => {
+                let range = range.unwrap_or(next..next);
+                losses.push(Loss {
+                    first: range.start,
+                    end: range.end,
+                    first_segment: damage.segment,
+                    last_segment: damage.segment,
+                });
+            }
+        }
+    }
+    losses
+}
+
+/// A footer as it was found.
+#[derive(Debug)]
+pub(crate) struct LoadedFooter {
+    pub(crate) footer: Option<Footer>,
+    /// There is something, and it is not a good footer.
+    pub(crate) bad: bool,
+    pub(crate) bytes_read: u64,
+}
+
+/// Reads the footer of a segment.
+pub(crate) fn read_footer(
+    salt: Salt,
+    geometry: Geometry,
+    number: SegmentNumber,
+    file: &dyn File,
+) -> io::Result<LoadedFooter> {
+    let mut trailer = [0; TRAILER_BYTES];
+    let trailer_at = u64::from(geometry.capacity) - TRAILER_BYTES as u64;
+    let mut bytes_read = read_up_to(file, &mut trailer, trailer_at)? as u64;
+    let room = geometry.capacity - geometry.content_end();
+    let length = Footer::index_bytes(&trailer, number).filter(|&length| length + TRAILER_LENGTH <= room);
+    let Some(length) = length else {
+        let bad = trailer.iter().any(|&byte| byte != 0);
+        return Ok(LoadedFooter { footer: None, bad, bytes_read });
+    };
+    let mut index = vec![0; length as usize];
+    bytes_read += read_up_to(file, &mut index, trailer_at - u64::from(length))? as u64;
+    let footer = Footer::decode(salt, &index, &trailer);
+    Ok(LoadedFooter { bad: footer.is_none(), footer, bytes_read })
+}
+
+pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> OpenError {
+    OpenError::Io { action, path: path.to_path_buf(), source }
+}

@@ -1,0 +1,73 @@
+//! A file read through a buffer, forwards, with a count of what was read.
+//!
+//! Must not know: what the bytes mean.
+
+use std::io;
+
+use crate::io::{File, read_up_to};
+
+const READ_AHEAD: u32 = 1 << 20;
+
+/// A buffered view of a file.
+#[derive(Debug)]
+pub(crate) struct Window<'a> {
+    file: &'a dyn File,
+    /// Nothing at or behind this is read.
+    end: u32,
+    start: u32,
+    buffer: Vec<u8>,
+    bytes_read: u64,
+}
+
+impl<'a> Window<'a> {
+    pub(crate) fn new(file: &'a dyn File, end: u32) -> Self {
+        Self { file, end, start: 0, buffer: Vec::new(), bytes_read: 0 }
+    }
+
+    /// `length` bytes from `offset` on; fewer at the end.
+    pub(crate) fn bytes(&mut self, offset: u32, length: u32) -> io::Result<&[u8]> {
+        let length = length.min(self.end.saturating_sub(offset));
+        if !self.holds(offset, length) {
+            self.fill(offset, length.max(READ_AHEAD).min(self.end.saturating_sub(offset)))?;
+        }
+        let from = (offset.saturating_sub(self.start) as usize).min(self.buffer.len());
+        let to = (from + length as usize).min(self.buffer.len());
+        Ok(&self.buffer[from..to])
+    }
+
+    /// The first bytes of a place that is only glanced at: nothing is read ahead.
+    pub(crate) fn glance<const N: usize>(&mut self, offset: u32) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        let length = u32::try_from(N).expect("a glance is short");
+        if self.holds(offset, length) {
+            bytes.copy_from_slice(self.bytes(offset, length)?);
+        } else {
+            self.bytes_read += read_up_to(self.file, &mut bytes, u64::from(offset))? as u64;
+        }
+        Ok(bytes)
+    }
+
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    fn holds(&self, offset: u32, length: u32) -> bool {
+        let from = offset.checked_sub(self.start);
+        from.is_some_and(|from| from as usize + length as usize <= self.buffer.len())
+    }
+
+    fn fill(&mut self, offset: u32, length: u32) -> io::Result<()> {
+        self.buffer.resize(length as usize, 0);
+        self.start = offset;
+        let read = match read_up_to(self.file, &mut self.buffer, u64::from(offset)) {
+            Ok(read) => read,
+            Err(error) => {
+                self.buffer.clear();
+                return Err(error);
+            }
+        };
+        self.buffer.truncate(read);
+        self.bytes_read += read as u64;
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! The project's own commands, run as `cargo xtask COMMAND`: what a contributor and a build server both do.
+//!
+//! Must not know: anything of the ledger. It starts programs and tells how they ended.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "these commands talk to a terminal")]
+
+mod arguments;
+mod bench;
+mod deny;
+mod fuzz;
+mod process;
+mod soak;
+mod summary;
+mod test;
+mod tools;
+mod vectors;
+mod workspace;
+
+use std::process::ExitCode;
+
+use crate::arguments::Arguments;
+use crate::workspace::Workspace;
+
+const HELP: &str = "\
+The project's own commands. Usage: cargo xtask COMMAND
+
+  test                                everything that must hold before a change is merged
+  soak log [--seeds N] [--from S]     the log on a faulty disk, N seeds (1000) starting with S (0)
+  bench log [--json FILE] [--quick]   the log against a raw file and against its rivals
+  fuzz [TARGET] [--seconds N]         one fuzz target or all, N seconds each (60); needs nightly and cargo-fuzz
+  help                                this text";
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::of_this_process();
+    let workspace = Workspace::of_this_process();
+    let result = match arguments.word().as_deref() {
+        Some("test") => test::run(&workspace, arguments),
+        Some("soak") => soak::run(&workspace, arguments),
+        Some("bench") => bench::run(&workspace, arguments),
+        Some("fuzz") => fuzz::run(&workspace, arguments),
+        Some("help" | "--help" | "-h") => {
+            println!("{HELP}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(other) => Err(anyhow::anyhow!("there is no command `{other}`; `cargo xtask help` lists them")),
+        None => Err(anyhow::anyhow!("which command?\n\n{HELP}")),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("xtask: {error:#}");
+        ExitCode::from(2)
+    })
+}
