@@ -66,6 +66,10 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Makes the content durable (`fdatasync`). After an error nobody knows what is on the disk.
     fn sync(&self) -> io::Result<()>;
 
+    /// Forgets what memory holds of the file beyond what waits to be written, so that the next reads show what is on
+    /// the disk. After a sync that failed, memory may show bytes that the disk never got.
+    fn forget_cache(&self) -> io::Result<()>;
+
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
 }

@@ -119,12 +119,10 @@ impl Opener<'_> {
     }
 
     fn recover(&self, log: LogId, inventory: Inventory) -> Result<(LogId, State, OpenReport), OpenError> {
-        let Inventory { used, blank, leftovers, .. } = inventory;
-        let damaged_headers: Vec<SegmentHeader> =
-            used.iter().filter(|segment| segment.header_copies < 2).map(|segment| segment.header).collect();
+        let Inventory { used, headless, blank, leftovers, .. } = inventory;
         let mut ignore = |_: &crate::scan::GoodFrame<'_>| {};
-        let mut recovered =
-            Recovery::new(self.dir, log, self.options.first_position, false, &mut ignore).run(used)?;
+        let mut recovered = Recovery::new(self.dir, log, self.options.first_position, false, &mut ignore)
+            .run(used, headless)?;
         if !recovered.missing.is_empty() && !self.options.accept_loss {
             return Err(OpenError::MissingSegments(recovered.missing));
         }
@@ -133,20 +131,15 @@ impl Opener<'_> {
         recovered.controls.losses.extend(accepted);
         recovered.damage.append(&mut recovered.missing);
 
-        self.tidy(&mut recovered, leftovers, &damaged_headers)?;
+        self.tidy(&mut recovered, leftovers)?;
         let report = report_of(&recovered);
         let state = self.recovered_state(recovered, &blank, highest_missing)?;
         Ok((log, state, report))
     }
 
     /// What recovery leaves to do on disk: unfinished and released files, headers with one bad copy.
-    fn tidy(
-        &self,
-        recovered: &mut Recovered,
-        leftovers: Vec<String>,
-        damaged_headers: &[SegmentHeader],
-    ) -> Result<(), OpenError> {
-        for header in damaged_headers {
+    fn tidy(&self, recovered: &mut Recovered, leftovers: Vec<String>) -> Result<(), OpenError> {
+        for header in &recovered.damaged_headers {
             let path = self.path(header.number);
             let healed = self.io.open(&path, OpenMode::Write).and_then(|file| {
                 write_all_at(&*file, &header.encode(), 0)?;
@@ -184,10 +177,6 @@ impl Opener<'_> {
             ..
         } = recovered;
         let last = segments.pop().expect("a log that has an id has a segment");
-        // Frames that a dead process wrote may still be in memory only: what is claimed durable must be.
-        last.file.sync().map_err(|source| io_error("sync", &self.path(last.number), source))?;
-        self.io.sync_dir(self.dir).map_err(|source| io_error("sync", self.dir, source))?;
-
         let mut catalog = Catalog::new(runs, overrides, holes, self.options.cached_indexes);
         let mut chores = Vec::new();
         for segment in segments {
@@ -207,6 +196,9 @@ impl Opener<'_> {
             .any(|found| found.finding == Finding::WrongLength && found.segment == active.number);
         // Nothing is written behind a gap: what follows goes to a segment of its own.
         active.tail_dropped |= short || highest_missing.is_some_and(|missing| missing > active.number);
+        // A segment whose first frame never got to the disk would lack the repeated state.
+        active.tail_dropped |=
+            active.offset == Geometry::CONTENT_START && active.number > SegmentNumber::FIRST;
         let mut state = self.state(active, last.file, controls, catalog, damage);
         state.state_in_doubt = state_in_doubt;
         state.chores = chores;
@@ -229,6 +221,12 @@ impl Opener<'_> {
                 |length: &u32| number == state.next_segment && *length >= self.options.first_segment_bytes;
             match u32::try_from(length).ok().filter(usable) {
                 Some(capacity) => {
+                    // Its name may be one that a failed sync of the directory never made durable: give it anew.
+                    let unfinished = self.dir.join(format!("{:010}.new.tmp", number.get()));
+                    self.io
+                        .rename(&path, &unfinished)
+                        .and_then(|()| put_in_place(self.io, self.dir, &unfinished, number))
+                        .map_err(|source| io_error("rename", &path, source))?;
                     let geometry = Geometry { capacity, layout: self.options.layout };
                     state.reserve.set_prepared(Some(geometry.content_bytes()));
                     state.prepared = Some(Prepared { number, file, geometry });

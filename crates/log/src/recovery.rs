@@ -20,7 +20,7 @@ use crate::format::footer::{Footer, TRAILER_BYTES, TRAILER_LENGTH};
 use crate::format::frame::{DecodedFrame, FrameHeader};
 use crate::format::segment::{DecodedHeader, SegmentHeader};
 use crate::format::{
-    FRAME_HEADER_LENGTH, Geometry, Layout, LogId, SEGMENT_HEADER_BYTES, Salt, parse_segment_file_name,
+    FRAME_HEADER_BYTES, Geometry, Layout, LogId, SEGMENT_HEADER_BYTES, Salt, parse_segment_file_name,
     segment_file_name,
 };
 use crate::index::{Override, SegmentIndex, truncate_ranges};
@@ -48,11 +48,22 @@ pub(crate) struct UsedSegment {
     pub(crate) header_copies: u32,
 }
 
+/// A segment that only the one before it can identify.
+#[derive(Debug)]
+pub(crate) struct Headless {
+    number: SegmentNumber,
+    geometry: Geometry,
+    file: Arc<dyn File>,
+    length: u64,
+}
+
 /// What a directory holds before any frame is looked at.
 #[derive(Debug)]
 pub(crate) struct Inventory {
     pub(crate) log: Option<LogId>,
     pub(crate) used: Vec<UsedSegment>,
+    /// The last segment, if both copies of its header and its first frame are bad but other frames are there.
+    pub(crate) headless: Option<Headless>,
     /// Prepared and never used.
     pub(crate) blank: Vec<SegmentNumber>,
     /// Names of files to remove: unfinished preparations, a first segment that was never begun.
@@ -85,6 +96,8 @@ pub(crate) struct Recovered {
     pub(crate) holes: Vec<(Range<Position>, SegmentNumber)>,
     pub(crate) damage: Vec<Damage>,
     pub(crate) missing: Vec<Damage>,
+    /// Headers of which not both copies are good, as they should be.
+    pub(crate) damaged_headers: Vec<SegmentHeader>,
     pub(crate) state_in_doubt: bool,
     pub(crate) bytes_read: u64,
     pub(crate) frames_scanned: u64,
@@ -96,9 +109,12 @@ pub(crate) fn take_inventory(io: &dyn Io, dir: &Path, mode: OpenMode) -> Result<
     names.sort();
     let mut leftovers = Vec::new();
     let mut candidates = Vec::new();
+    let end = names.iter().filter_map(|name| parse_segment_file_name(name)).nth_back(1);
     for name in names {
         if let Some(number) = parse_segment_file_name(&name) {
-            candidates.push(look_at(io, dir, number, mode)?);
+            // Only the last segment and the prepared one can hold what was never synced.
+            let may_be_volatile = mode == OpenMode::Write && end.is_none_or(|end| number >= end);
+            candidates.push(look_at(io, dir, number, mode, may_be_volatile)?);
         } else if name.ends_with(".tmp") {
             leftovers.push(name);
         } else {
@@ -108,12 +124,32 @@ pub(crate) fn take_inventory(io: &dyn Io, dir: &Path, mode: OpenMode) -> Result<
     let log = common_log(&candidates)?;
     let layout =
         candidates.iter().find_map(|candidate| candidate.header().map(|header| header.geometry.layout));
+    let (candidates, blank) = split_blank(dir, candidates, layout)?;
     let last = candidates.last().map(|candidate| candidate.number);
-    let mut inventory = Inventory { log, used: Vec::new(), blank: Vec::new(), leftovers };
+    let mut inventory = Inventory { log, used: Vec::new(), headless: None, blank, leftovers };
     for candidate in candidates {
         inventory.sort_in(dir, candidate, layout, last)?;
     }
     Ok(inventory)
+}
+
+/// Takes the segments off the end that were prepared and never used.
+fn split_blank(
+    dir: &Path,
+    mut candidates: Vec<Candidate>,
+    layout: Option<Layout>,
+) -> Result<(Vec<Candidate>, Vec<SegmentNumber>), OpenError> {
+    let mut blank = Vec::new();
+    while let Some(last) = candidates.last().filter(|last| last.decoded == DecodedHeader::Blank) {
+        let failed = |source| io_error("read", &dir.join(segment_file_name(last.number)), source);
+        if !is_blank(&*last.file, layout, last.length).map_err(failed)? {
+            break;
+        }
+        blank.push(last.number);
+        candidates.pop();
+    }
+    blank.reverse();
+    Ok((candidates, blank))
 }
 
 impl Candidate {
@@ -143,11 +179,6 @@ impl Inventory {
             (DecodedHeader::UnknownVersion(version), _, _) => {
                 return Err(OpenError::UnknownVersion { segment: number, version });
             }
-            (DecodedHeader::Blank, _, _)
-                if Some(number) == last && is_zero(&*file, length).map_err(failed)? =>
-            {
-                self.blank.push(number);
-            }
             (_, Some(log), Some(layout)) => match header_from_frames(&*file, log, number, layout, length) {
                 Ok(FirstFrame::Good(header)) => {
                     self.used.push(UsedSegment { header, file, length, header_copies: 0 });
@@ -155,12 +186,15 @@ impl Inventory {
                 // A header that was being written when the power went: nothing behind it was ever acknowledged.
                 Ok(FirstFrame::NoFrames) if Some(number) == last => self.leftovers.push(name),
                 Ok(FirstFrame::NoFrames) => {}
-                Ok(FirstFrame::Bad) => return Err(OpenError::HeaderLost(number)),
+                Ok(FirstFrame::Bad(geometry)) if Some(number) == last && !self.used.is_empty() => {
+                    self.headless = Some(Headless { number, geometry, file, length });
+                }
+                Ok(FirstFrame::Bad(_)) => return Err(OpenError::HeaderLost(number)),
                 Err(source) => return Err(failed(source)),
             },
             // The header of a log's first segment is synced before anything follows it.
             (_, _, _) => {
-                if !is_zero(&*file, length).map_err(failed)? {
+                if !is_blank(&*file, None, length).map_err(failed)? {
                     return Err(OpenError::HeaderLost(number));
                 }
                 self.leftovers.push(name);
@@ -170,9 +204,21 @@ impl Inventory {
     }
 }
 
-fn look_at(io: &dyn Io, dir: &Path, number: SegmentNumber, mode: OpenMode) -> Result<Candidate, OpenError> {
+fn look_at(
+    io: &dyn Io,
+    dir: &Path,
+    number: SegmentNumber,
+    mode: OpenMode,
+    may_be_volatile: bool,
+) -> Result<Candidate, OpenError> {
     let path = dir.join(segment_file_name(number));
     let file = io.open(&path, mode).map_err(|source| io_error("open", &path, source))?;
+    if may_be_volatile {
+        // A killed process leaves frames that only memory has: they become durable. A sync that failed leaves frames that
+        // memory shows and the disk never got: they must not be read as if they were there.
+        file.sync().map_err(|source| io_error("sync", &path, source))?;
+        file.forget_cache().map_err(|source| io_error("reread", &path, source))?;
+    }
     let mut block = vec![0; SEGMENT_HEADER_BYTES as usize];
     let read = read_up_to(&*file, &mut block, 0).map_err(|source| io_error("read", &path, source))?;
     block.truncate(read);
@@ -206,7 +252,7 @@ enum FirstFrame {
     /// The header, reconstructed.
     Good(SegmentHeader),
     /// There are frames, but the first one is bad.
-    Bad,
+    Bad(Geometry),
     /// There is no frame of this segment.
     NoFrames,
 }
@@ -219,16 +265,18 @@ fn header_from_frames(
     layout: Layout,
     length: u64,
 ) -> io::Result<FirstFrame> {
-    let Ok(capacity) = u32::try_from(length) else { return Ok(FirstFrame::Bad) };
-    let geometry = Geometry { capacity, layout };
+    let geometry = Geometry { capacity: u32::try_from(length).unwrap_or(0), layout };
     let mut window = Window::new(file, geometry.content_end());
     let mut offset = Geometry::CONTENT_START;
     while offset < geometry.content_end() {
-        let bytes = window.bytes(offset, FRAME_HEADER_LENGTH)?;
-        match FrameHeader::decode(log.salt(), bytes) {
+        let bytes: [u8; FRAME_HEADER_BYTES] = match layout {
+            Layout::Aligned => window.glance(offset)?,
+            Layout::Packed => window.fixed(offset)?,
+        };
+        match FrameHeader::decode(log.salt(), &bytes) {
             DecodedFrame::Valid(frame, _) if frame.segment == number => {
                 if frame.offset != Geometry::CONTENT_START || offset != frame.offset {
-                    return Ok(FirstFrame::Bad);
+                    return Ok(FirstFrame::Bad(geometry));
                 }
                 return Ok(FirstFrame::Good(SegmentHeader {
                     log,
@@ -247,19 +295,21 @@ fn header_from_frames(
     Ok(FirstFrame::NoFrames)
 }
 
-/// Whether there is nothing behind the header block.
-fn is_zero(file: &dyn File, length: u64) -> io::Result<bool> {
-    let mut buffer = vec![0; 1 << 20];
-    let mut offset = u64::from(SEGMENT_HEADER_BYTES);
-    while offset < length {
-        let read = read_up_to(file, &mut buffer, offset)?;
-        if buffer[..read].iter().any(|&byte| byte != 0) {
+/// Whether there is nothing behind the header block. Aligned frames begin at blocks, so that a glance at each will do.
+fn is_blank(file: &dyn File, layout: Option<Layout>, length: u64) -> io::Result<bool> {
+    let end = u32::try_from(length).unwrap_or(u32::MAX);
+    let mut window = Window::new(file, end);
+    let mut offset = SEGMENT_HEADER_BYTES;
+    while offset < end {
+        let step = if layout == Some(Layout::Aligned) { 4096 } else { 64 };
+        let bytes: [u8; 64] = match layout {
+            Some(Layout::Aligned) => window.glance(offset)?,
+            _ => window.fixed(offset)?,
+        };
+        if bytes.iter().any(|&byte| byte != 0) {
             return Ok(false);
         }
-        if read == 0 {
-            break;
-        }
-        offset += read as u64;
+        offset = offset.saturating_add(step);
     }
     Ok(true)
 }
@@ -292,6 +342,7 @@ impl<'a> Recovery<'a> {
             holes: Vec::new(),
             damage: Vec::new(),
             missing: Vec::new(),
+            damaged_headers: Vec::new(),
             state_in_doubt: false,
             bytes_read: 0,
             frames_scanned: 0,
@@ -299,7 +350,11 @@ impl<'a> Recovery<'a> {
         Self { dir, salt: log.salt(), recovered, on_frame, thorough }
     }
 
-    pub(crate) fn run(mut self, used: Vec<UsedSegment>) -> Result<Recovered, OpenError> {
+    pub(crate) fn run(
+        mut self,
+        used: Vec<UsedSegment>,
+        headless: Option<Headless>,
+    ) -> Result<Recovered, OpenError> {
         if let Some(first) = used.first() {
             // A log whose first segment is there starts where that says, not where the options would start a new one.
             if first.header.number == SegmentNumber::FIRST {
@@ -311,12 +366,34 @@ impl<'a> Recovery<'a> {
         for (at, segment) in used.into_iter().enumerate() {
             let successor =
                 headers.get(at + 1).filter(|next| Some(next.number) == segment.header.number.next());
-            let is_last = at + 1 == headers.len();
+            let is_last = at + 1 == headers.len() && headless.is_none();
             self.note_gap_before(at, &headers);
             self.take(segment, successor.copied(), is_last)?;
         }
+        if let Some(headless) = headless {
+            let segment = self.identify(headless);
+            self.take(segment, None, true)?;
+        }
         self.finish(&headers);
         Ok(self.recovered)
+    }
+
+    /// Gives a segment the header that it must have had: it goes on where the one before it ends.
+    fn identify(&self, headless: Headless) -> UsedSegment {
+        let Headless { number, geometry, file, length } = headless;
+        let before =
+            &self.recovered.segments.last().expect("a segment without a header is never the first").state;
+        let header = SegmentHeader {
+            log: self.recovered.log,
+            number,
+            geometry,
+            first_frame: before.next_frame,
+            previous_checksum: before.last_checksum,
+            first_position: before.next_position,
+            truncations: before.truncations,
+            lowest_truncated: before.lowest_truncated_nearby(),
+        };
+        UsedSegment { header, file, length, header_copies: 0 }
     }
 
     /// Segments that should stand between two that are there.
@@ -356,6 +433,7 @@ impl<'a> Recovery<'a> {
         let UsedSegment { header, file, length, header_copies } = segment;
         let number = header.number;
         if header_copies < 2 {
+            self.recovered.damaged_headers.push(header);
             self.recovered.damage.push(Damage::at(Finding::BadHeader, number, 0..SEGMENT_HEADER_BYTES));
         }
         let short = length != u64::from(header.geometry.capacity);

@@ -248,12 +248,7 @@ impl<'a> Scan<'a> {
     fn later_header_at(&mut self, offset: u32) -> io::Result<Option<(FrameHeader, u32)>> {
         let bytes: [u8; FRAME_HEADER_BYTES] = match self.state.geometry.layout {
             Layout::Aligned => self.window.glance(offset)?,
-            Layout::Packed => {
-                let mut bytes = [0; FRAME_HEADER_BYTES];
-                let found = self.window.bytes(offset, FRAME_HEADER_LENGTH)?;
-                bytes[..found.len()].copy_from_slice(found);
-                bytes
-            }
+            Layout::Packed => self.window.fixed(offset)?,
         };
         match FrameHeader::decode(self.salt, &bytes) {
             DecodedFrame::Valid(header, checksum)

@@ -172,7 +172,7 @@ impl SegmentState {
                 }),
                 _ => {
                     let control = Control::decode(&record).ok_or(Senseless)?;
-                    if let Some(next) = self.reposition(&control) {
+                    if let Some(next) = self.reposition(&control, data.end()) {
                         if data.count > 0 {
                             return Err(Senseless);
                         }
@@ -188,11 +188,11 @@ impl SegmentState {
         Ok(())
     }
 
-    /// Follows a record that moves the end of the log; the next position then.
-    pub(crate) fn reposition(&mut self, control: &Control<'_>) -> Option<Position> {
+    /// Follows a record that moves the end of the log, which is at `end`; the next position then.
+    fn reposition(&mut self, control: &Control<'_>, end: Position) -> Option<Position> {
         match *control {
             Control::Truncate(from) => self.truncate(from),
-            Control::Release(first, _) if first > self.next_position => self.next_position = first,
+            Control::Release(first, _) if first > end => self.next_position = first,
             _ => return None,
         }
         Some(self.next_position)

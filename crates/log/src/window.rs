@@ -47,6 +47,14 @@ impl<'a> Window<'a> {
         Ok(bytes)
     }
 
+    /// The bytes at a place, read ahead; zeros behind the end.
+    pub(crate) fn fixed<const N: usize>(&mut self, offset: u32) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        let found = self.bytes(offset, u32::try_from(N).expect("a fixed part is short"))?;
+        bytes[..found.len()].copy_from_slice(found);
+        Ok(bytes)
+    }
+
     pub(crate) fn bytes_read(&self) -> u64 {
         self.bytes_read
     }

@@ -185,6 +185,10 @@ impl File for MemoryFile {
         self.disk().sync(self.handle)
     }
 
+    fn forget_cache(&self) -> io::Result<()> {
+        self.disk().forget_cache(self.handle)
+    }
+
     fn len(&self) -> io::Result<u64> {
         Ok(self.disk().file(self.handle)?.current().length())
     }

@@ -140,6 +140,11 @@ impl File for RealFile {
         self.file.sync_data().map_err(quota_as_full)
     }
 
+    fn forget_cache(&self) -> io::Result<()> {
+        rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed)?;
+        Ok(())
+    }
+
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }

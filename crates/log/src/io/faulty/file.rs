@@ -113,6 +113,11 @@ impl File for FaultyFile {
         }
     }
 
+    fn forget_cache(&self) -> io::Result<()> {
+        let (_controls, mut disk) = self.powered()?;
+        disk.forget_cache(self.file.handle)
+    }
+
     fn len(&self) -> io::Result<u64> {
         let (_controls, disk) = self.powered()?;
         Ok(disk.file(self.file.handle)?.current().length())

@@ -144,6 +144,12 @@ impl Disk {
         Ok(())
     }
 
+    pub(in crate::io) fn forget_cache(&mut self, handle: Handle) -> io::Result<()> {
+        self.file(handle)?;
+        self.inode_mut(handle.inode).forget_cache();
+        Ok(())
+    }
+
     /// A sync that fails: `survivors` decides what got to the disk, and nothing of the rest is pending any more.
     pub(in crate::io) fn fail_sync(
         &mut self,

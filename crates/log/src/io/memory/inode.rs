@@ -106,6 +106,17 @@ impl Inode {
         }
     }
 
+    /// Reads see what is durable and what is pending, and no longer what a failed sync dropped.
+    pub(super) fn forget_cache(&mut self) {
+        self.current = self.durable.clone();
+        for change in &self.pending {
+            match change {
+                Change::Write { offset, bytes } => self.current.write(bytes, *offset),
+                Change::Length(length) => self.current.set_length(*length),
+            }
+        }
+    }
+
     /// What was volatile is gone: reads see what is durable, and no handle is open.
     pub(super) fn reload(&mut self) {
         self.pending.clear();
@@ -207,6 +218,17 @@ mod tests {
         inode.sync();
         assert_eq!(inode.current.to_vec(), b"XbZ");
         assert_eq!(durable(&inode), b"abZ");
+    }
+
+    #[test]
+    fn what_a_failed_sync_dropped_is_gone_once_memory_forgets_it() {
+        let mut inode = inode_with(b"abc");
+        inode.sync();
+        inode.write(b"X", 0);
+        inode.settle(|_| Vec::new());
+        inode.write(b"Z", 2);
+        inode.forget_cache();
+        assert_eq!(inode.current.to_vec(), b"abZ");
     }
 
     #[test]
