@@ -180,8 +180,7 @@ pub fn inspect(
         });
     };
     let thorough = depth == Depth::EveryFrame;
-    let recovered = Recovery::new(dir, log, Position::FIRST, thorough, &mut visit)
-        .run(inventory.used, inventory.headless)?;
+    let recovered = Recovery::new(dir, log, Position::FIRST, thorough, &mut visit).run(inventory.used)?;
     survey.first = recovered.controls.first;
     survey.next = recovered.next_position;
     survey.states = recovered.controls.states;

@@ -119,10 +119,10 @@ impl Opener<'_> {
     }
 
     fn recover(&self, log: LogId, inventory: Inventory) -> Result<(LogId, State, OpenReport), OpenError> {
-        let Inventory { used, headless, blank, leftovers, .. } = inventory;
+        let Inventory { used, blank, leftovers, .. } = inventory;
         let mut ignore = |_: &crate::scan::GoodFrame<'_>| {};
-        let mut recovered = Recovery::new(self.dir, log, self.options.first_position, false, &mut ignore)
-            .run(used, headless)?;
+        let mut recovered =
+            Recovery::new(self.dir, log, self.options.first_position, false, &mut ignore).run(used)?;
         if !recovered.missing.is_empty() && !self.options.accept_loss {
             return Err(OpenError::MissingSegments(recovered.missing));
         }

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use gapless_types::{Position, SegmentNumber};
+use gapless_types::{FrameNumber, Position, SegmentNumber};
 
 use crate::damage::{Damage, Finding};
 use crate::error::OpenError;
@@ -48,22 +48,11 @@ pub(crate) struct UsedSegment {
     pub(crate) header_copies: u32,
 }
 
-/// A segment that only the one before it can identify.
-#[derive(Debug)]
-pub(crate) struct Headless {
-    number: SegmentNumber,
-    geometry: Geometry,
-    file: Arc<dyn File>,
-    length: u64,
-}
-
 /// What a directory holds before any frame is looked at.
 #[derive(Debug)]
 pub(crate) struct Inventory {
     pub(crate) log: Option<LogId>,
     pub(crate) used: Vec<UsedSegment>,
-    /// The last segment, if both copies of its header and its first frame are bad but other frames are there.
-    pub(crate) headless: Option<Headless>,
     /// Prepared and never used.
     pub(crate) blank: Vec<SegmentNumber>,
     /// Names of files to remove: unfinished preparations, a first segment that was never begun.
@@ -126,7 +115,7 @@ pub(crate) fn take_inventory(io: &dyn Io, dir: &Path, mode: OpenMode) -> Result<
         candidates.iter().find_map(|candidate| candidate.header().map(|header| header.geometry.layout));
     let (candidates, blank) = split_blank(dir, candidates, layout)?;
     let last = candidates.last().map(|candidate| candidate.number);
-    let mut inventory = Inventory { log, used: Vec::new(), headless: None, blank, leftovers };
+    let mut inventory = Inventory { log, used: Vec::new(), blank, leftovers };
     for candidate in candidates {
         inventory.sort_in(dir, candidate, layout, last)?;
     }
@@ -180,16 +169,10 @@ impl Inventory {
                 return Err(OpenError::UnknownVersion { segment: number, version });
             }
             (_, Some(log), Some(layout)) => match header_from_frames(&*file, log, number, layout, length) {
-                Ok(FirstFrame::Good(header)) => {
-                    self.used.push(UsedSegment { header, file, length, header_copies: 0 });
-                }
+                Ok(Some(header)) => self.used.push(UsedSegment { header, file, length, header_copies: 0 }),
                 // A header that was being written when the power went: nothing behind it was ever acknowledged.
-                Ok(FirstFrame::NoFrames) if Some(number) == last => self.leftovers.push(name),
-                Ok(FirstFrame::NoFrames) => {}
-                Ok(FirstFrame::Bad(geometry)) if Some(number) == last && !self.used.is_empty() => {
-                    self.headless = Some(Headless { number, geometry, file, length });
-                }
-                Ok(FirstFrame::Bad(_)) => return Err(OpenError::HeaderLost(number)),
+                Ok(None) if Some(number) == last => self.leftovers.push(name),
+                Ok(None) => {}
                 Err(source) => return Err(failed(source)),
             },
             // The header of a log's first segment is synced before anything follows it.
@@ -247,24 +230,14 @@ fn common_log(candidates: &[Candidate]) -> Result<Option<LogId>, OpenError> {
     Ok(log)
 }
 
-/// What the frames of a segment without a header tell.
-enum FirstFrame {
-    /// The header, reconstructed.
-    Good(SegmentHeader),
-    /// There are frames, but the first one is bad.
-    Bad(Geometry),
-    /// There is no frame of this segment.
-    NoFrames,
-}
-
-/// What a lost header said, as far as the first frame tells.
+/// What a lost header said, as far as the first good frame tells; `None` if the segment has no good frame.
 fn header_from_frames(
     file: &dyn File,
     log: LogId,
     number: SegmentNumber,
     layout: Layout,
     length: u64,
-) -> io::Result<FirstFrame> {
+) -> io::Result<Option<SegmentHeader>> {
     let geometry = Geometry { capacity: u32::try_from(length).unwrap_or(0), layout };
     let mut window = Window::new(file, geometry.content_end());
     let mut offset = Geometry::CONTENT_START;
@@ -275,15 +248,15 @@ fn header_from_frames(
         };
         match FrameHeader::decode(log.salt(), &bytes) {
             DecodedFrame::Valid(frame, _) if frame.segment == number => {
-                if frame.offset != Geometry::CONTENT_START || offset != frame.offset {
-                    return Ok(FirstFrame::Bad(geometry));
-                }
-                return Ok(FirstFrame::Good(SegmentHeader {
+                // In front of a frame that is not the first there was at least one more, whose checksum nobody knows.
+                let is_first = offset == Geometry::CONTENT_START && frame.offset == offset;
+                let before = FrameNumber::new(frame.number.get() - 1);
+                return Ok(Some(SegmentHeader {
                     log,
                     number,
                     geometry,
-                    first_frame: frame.number,
-                    previous_checksum: frame.previous_checksum,
+                    first_frame: if is_first { frame.number } else { before.unwrap_or(frame.number) },
+                    previous_checksum: if is_first { frame.previous_checksum } else { 0 },
                     first_position: frame.first_position,
                     truncations: frame.truncations,
                     lowest_truncated: frame.lowest_truncated,
@@ -292,7 +265,7 @@ fn header_from_frames(
             _ => offset += layout.alignment(),
         }
     }
-    Ok(FirstFrame::NoFrames)
+    Ok(None)
 }
 
 /// Whether there is nothing behind the header block. Aligned frames begin at blocks, so that a glance at each will do.
@@ -350,11 +323,7 @@ impl<'a> Recovery<'a> {
         Self { dir, salt: log.salt(), recovered, on_frame, thorough }
     }
 
-    pub(crate) fn run(
-        mut self,
-        used: Vec<UsedSegment>,
-        headless: Option<Headless>,
-    ) -> Result<Recovered, OpenError> {
+    pub(crate) fn run(mut self, used: Vec<UsedSegment>) -> Result<Recovered, OpenError> {
         if let Some(first) = used.first() {
             // A log whose first segment is there starts where that says, not where the options would start a new one.
             if first.header.number == SegmentNumber::FIRST {
@@ -366,34 +335,12 @@ impl<'a> Recovery<'a> {
         for (at, segment) in used.into_iter().enumerate() {
             let successor =
                 headers.get(at + 1).filter(|next| Some(next.number) == segment.header.number.next());
-            let is_last = at + 1 == headers.len() && headless.is_none();
+            let is_last = at + 1 == headers.len();
             self.note_gap_before(at, &headers);
             self.take(segment, successor.copied(), is_last)?;
         }
-        if let Some(headless) = headless {
-            let segment = self.identify(headless);
-            self.take(segment, None, true)?;
-        }
         self.finish(&headers);
         Ok(self.recovered)
-    }
-
-    /// Gives a segment the header that it must have had: it goes on where the one before it ends.
-    fn identify(&self, headless: Headless) -> UsedSegment {
-        let Headless { number, geometry, file, length } = headless;
-        let before =
-            &self.recovered.segments.last().expect("a segment without a header is never the first").state;
-        let header = SegmentHeader {
-            log: self.recovered.log,
-            number,
-            geometry,
-            first_frame: before.next_frame,
-            previous_checksum: before.last_checksum,
-            first_position: before.next_position,
-            truncations: before.truncations,
-            lowest_truncated: before.lowest_truncated_nearby(),
-        };
-        UsedSegment { header, file, length, header_copies: 0 }
     }
 
     /// Segments that should stand between two that are there.

@@ -13,18 +13,16 @@ use std::io;
 use gapless_types::{FrameNumber, Position};
 
 use crate::damage::{Damage, Finding};
-use crate::format::control::Control;
 use crate::format::frame::{DecodedFrame, FrameHeader};
-use crate::format::record::{RawRecord, RecordType};
 use crate::format::segment::SegmentHeader;
-use crate::format::{
-    FRAME_HEADER_BYTES, FRAME_HEADER_LENGTH, Geometry, Layout, RECORD_HEADER_BYTES, RECORD_HEADER_LENGTH,
-    Salt,
-};
-use crate::index::{Override, advance};
+use crate::format::{FRAME_HEADER_BYTES, FRAME_HEADER_LENGTH, Geometry, Layout, Salt};
 use crate::io::File;
 use crate::segment_state::{Controls, SegmentState, holes_between};
 use crate::window::Window;
+
+mod rescue;
+
+use rescue::Rescued;
 
 /// How the frames of a segment end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,8 +263,9 @@ impl<'a> Scan<'a> {
         let start = self.state.offset;
         let header = self.header_at(start)?.map(|(header, _)| header).filter(|header| header.offset == start);
         let truncated = witness.truncations != self.state.truncations;
-        let rescued = if truncated { Vec::new() } else { self.rescue(start, witness, controls)? };
-        let blank = rescued.is_empty() && header.is_none() && self.is_blank(start)?;
+        let rescued =
+            if truncated { Rescued::default() } else { self.rescue(header.as_ref(), witness, controls)? };
+        let blank = rescued.data.is_empty() && header.is_none() && self.is_blank(start)?;
         let finding = if blank { Finding::LostWrite } else { Finding::CorruptFrame };
 
         if truncated && let Some(lowest) = witness.lowest_truncated {
@@ -274,13 +273,12 @@ impl<'a> Scan<'a> {
             self.state.truncate(lowest.min(self.state.next_position));
             self.state.truncations = witness.truncations;
         }
-        let overrides: Vec<Override> = rescued.iter().filter_map(|saved| saved.data).collect();
-        let holes = holes_between(self.state.next_position, witness.first_position, &overrides);
+        let holes = holes_between(self.state.next_position, witness.first_position, &rescued.data);
         let missing: u64 = holes.iter().map(|hole| hole.end.get() - hole.start.get()).sum();
         // What is missing is certainly data only where the header tells how many records there were.
         let accounted = header.is_some_and(|header| {
             header.number.get() + 1 == witness.number
-                && u64::from(header.record_count) == rescued.len() as u64 + missing
+                && u64::from(header.record_count) == rescued.count + missing
         });
         self.state.state_in_doubt |= !accounted;
         self.damage.push(Damage {
@@ -289,56 +287,12 @@ impl<'a> Scan<'a> {
             bytes: start..witness.offset,
             frames: self.state.next_frame.get()..witness.number,
             positions: holes.clone(),
-            rescued: overrides.len() as u64,
+            rescued: rescued.data.len() as u64,
         });
-        self.state.index.overrides.extend(overrides);
+        self.state.index.overrides.extend(rescued.data);
         self.state.index.holes.extend(holes);
         self.move_to(witness);
         Ok(())
-    }
-
-    /// Saves the records that are good among damaged bytes. Their checksums start with the log's id and their positions
-    /// must ascend within the gap, so that no payload passes for a record.
-    fn rescue(&mut self, start: u32, witness: &Witness, controls: &mut Controls) -> io::Result<Vec<Rescued>> {
-        let mut rescued: Vec<Rescued> = Vec::new();
-        let mut expected = self.state.next_position;
-        let salt = self.salt;
-        let mut offset = start;
-        while offset + 8 <= witness.offset {
-            let available = witness.offset - offset;
-            let head = self.window.bytes(offset, RECORD_HEADER_LENGTH.min(available))?;
-            let Some(length) = plausible_record(head, available) else {
-                offset += 8;
-                continue;
-            };
-            let bytes = self.window.bytes(offset, length)?;
-            let Ok((record, taken)) = RawRecord::decode(salt, bytes) else {
-                offset += 8;
-                continue;
-            };
-            let taken = u32::try_from(taken).expect("a record is smaller than a segment");
-            let data = Override { position: record.position, offset, length: taken };
-            match record.kind {
-                RecordType::Data
-                    if record.position >= expected && record.position < witness.first_position =>
-                {
-                    expected = advance(record.position, 1);
-                    rescued.push(Rescued { data: Some(data) });
-                }
-                RecordType::Repair => {
-                    self.state.index.overrides.push(data);
-                    rescued.push(Rescued { data: None });
-                }
-                _ => {
-                    if let Some(control) = Control::decode(&record) {
-                        controls.apply(&control);
-                        rescued.push(Rescued { data: None });
-                    }
-                }
-            }
-            offset += taken;
-        }
-        Ok(rescued)
     }
 
     fn is_blank(&mut self, offset: u32) -> io::Result<bool> {
@@ -433,21 +387,18 @@ impl<'a> Scan<'a> {
         Ok(trace)
     }
 
-    /// The next segment names the last frame before it; another one there is a broken chain.
+    /// The next segment names the last frame before it; another one there is a broken chain. Where its header was lost
+    /// the name may be unknown, which is 0.
     fn check_successor(&mut self) {
-        let Some(successor) = self.successor else { return };
+        let Some(successor) = self.successor.filter(|successor| successor.previous_checksum != 0) else {
+            return;
+        };
         if successor.first_frame == self.state.next_frame
             && successor.previous_checksum != self.state.last_checksum
         {
             self.note_broken_chain(self.state.offset, successor.first_frame.get());
         }
     }
-}
-
-#[derive(Debug)]
-struct Rescued {
-    /// The data record, if it is one.
-    data: Option<Override>,
 }
 
 impl Witness {
@@ -474,19 +425,4 @@ impl Witness {
             in_place: false,
         }
     }
-}
-
-/// The stored length of a record if its header could be one.
-fn plausible_record(head: &[u8], available: u32) -> Option<u32> {
-    // Random bytes almost never get past type, flags and the zeros, so that no time goes into their checksums.
-    if head.len() < RECORD_HEADER_BYTES
-        || !(1..=7).contains(&head[8])
-        || head[9] > 1
-        || head[10..12] != [0, 0]
-    {
-        return None;
-    }
-    let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
-    let total = length.checked_add(RECORD_HEADER_LENGTH)?;
-    (total <= available).then_some(total)
 }

@@ -206,7 +206,8 @@ impl Shared {
 
     /// Makes the log unusable until it is reopened: nothing that waits will be acknowledged, and nothing is tried again.
     pub(crate) fn poison(&self, fault: Fault, unsynced: &[Arc<Completion>]) -> AppendError {
-        let mut state = self.state();
+        // Also after a panic of another thread: those who wait must be told.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let fault = state.fault.get_or_insert(fault).clone();
         let failed = state.queue.drain();
         let durable = state.durable;

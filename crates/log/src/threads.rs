@@ -5,10 +5,11 @@
 //! [`Scrub::step`](crate::Scrub::step).
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use crate::error::Fault;
 use crate::scrub::Scrub;
 use crate::shared::Shared;
 
@@ -18,9 +19,28 @@ const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
 /// Starts both.
 pub(crate) fn spawn(shared: &Arc<Shared>) -> io::Result<Vec<JoinHandle<()>>> {
     let (writer, keeper) = (shared.clone(), shared.clone());
-    let writer = Builder::new().name("log-writer".to_owned()).spawn(move || write(&writer))?;
-    let keeper = Builder::new().name("log-maintenance".to_owned()).spawn(move || keep_up(&keeper))?;
+    let writer = Builder::new().name("log-writer".to_owned()).spawn(move || {
+        let _guard = PanicGuard(&writer);
+        write(&writer);
+    })?;
+    let keeper = Builder::new().name("log-maintenance".to_owned()).spawn(move || {
+        let _guard = PanicGuard(&keeper);
+        keep_up(&keeper);
+    })?;
     Ok(vec![writer, keeper])
+}
+
+/// A thread that dies of a bug takes the log with it, so that nobody waits for ever.
+struct PanicGuard<'a>(&'a Shared);
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let source = Arc::new(io::Error::other("a thread of the log panicked"));
+            let mut writer = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            self.0.poison(Fault { action: "go on", source }, &writer.take_unsynced());
+        }
+    }
 }
 
 /// Writes what is queued until the log is closed or fails. There is no timer in the way of a write: whatever came while

@@ -62,6 +62,11 @@ impl Writer {
         }
     }
 
+    /// Tickets that nobody will settle any more.
+    pub(crate) fn take_unsynced(&mut self) -> Vec<Arc<Completion>> {
+        std::mem::take(&mut self.unsynced)
+    }
+
     /// Fills the buffer with a frame of these items; returns its header and checksum.
     fn encode(
         &mut self,
@@ -148,11 +153,12 @@ impl Shared {
         segment: &FrameStart,
         file: &dyn File,
     ) -> Result<(), AppendError> {
+        // Whatever happens from here on, these are told.
+        writer.unsynced.extend(items.iter().map(|item| item.completion.clone()));
         let bodies: Vec<&[u8]> = items.iter().map(|item| &item.body[..]).collect();
         let count = items.iter().map(|item| item.records).sum();
         let (header, checksum) = writer.encode(self, &segment.0, &bodies, count);
         let written = write_all_at(file, &writer.buffer, u64::from(header.offset));
-        writer.unsynced.extend(items.iter().map(|item| item.completion.clone()));
         self.check(writer, "write a frame", written)?;
         writer.dirty = true;
         add(&self.counters.frames, 1);
