@@ -243,12 +243,6 @@ impl Run {
 
     fn plan(&mut self, end: End) {
         self.io.cancel_faults();
-            println!(
-                "LIFE {:?}\n{}",
-                self.io.list(Path::new(DIR)),
-                self.io.trace().iter().map(|operation| format!("{operation}\n")).collect::<String>()
-            );
-        }
         self.io.reset_operations();
         let at = if self.rng.u8(..4) == 0 { self.rng.u64(1..12) } else { self.rng.u64(1..300) };
         match end {
