@@ -18,7 +18,9 @@ use crate::error::ReadError;
 use crate::format::frame::{DecodedFrame, FrameHeader};
 use crate::format::record::{RecordType, records};
 use crate::format::segment::{DecodedHeader, SegmentHeader};
-use crate::format::{FRAME_HEADER_BYTES, Geometry, Layout, SEGMENT_HEADER_BYTES, Salt, segment_file_name};
+use crate::format::{
+    FRAME_HEADER_BYTES, Geometry, Layout, RECORD_ALIGNMENT, SEGMENT_HEADER_BYTES, Salt, segment_file_name,
+};
 use crate::index::{Extent, Override, SegmentIndex, advance};
 use crate::io::{File, OpenMode, read_exact_at, read_up_to};
 use crate::record::Record;
@@ -93,14 +95,16 @@ impl Shared {
             let start = (extent.offset - first.offset) as usize;
             let frames = region.slice(start..start + extent.length as usize);
             let wanted = from.max(extent.first)..end.min(extent.end());
-            let before = found.len() as u64;
             if collect((self.salt, layout), &frames, extent.first, wanted.clone(), &mut found).is_none() {
                 if !found.is_empty() {
                     // What is good comes first; the next call meets the damage.
                     return Ok(found);
                 }
-                let position = advance(wanted.start, found.len() as u64 - before);
-                return Err(self.corrupt(segment, extent, position));
+                // Damage in front of a record is no damage to it.
+                let alone = find(self.salt, &frames, wanted.start);
+                return alone
+                    .map(|record| vec![record])
+                    .ok_or_else(|| self.corrupt(segment, extent, wanted.start));
             }
         }
         Ok(found)
@@ -255,6 +259,11 @@ impl State {
             None => Source::NotLoaded(segment, geometry),
         }
     }
+}
+
+/// The record of a position, wherever in the extent it is. No record that is void has a position of the extent's.
+fn find(salt: Salt, frames: &Bytes, position: Position) -> Option<Record> {
+    (0..frames.len()).step_by(RECORD_ALIGNMENT).find_map(|at| Record::decode(salt, frames, at, position))
 }
 
 /// Walks the frames of an extent and appends the records of the `wanted` positions; `None` where one is damaged.

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use gapless_types::{FrameNumber, Position, SegmentNumber};
+use gapless_types::{Position, SegmentNumber};
 
 use crate::damage::{Damage, Finding};
 use crate::error::OpenError;
@@ -46,6 +46,8 @@ pub(crate) struct UsedSegment {
     pub(crate) length: u64,
     /// How many copies of its header were good; 0 if it was found out elsewhere.
     pub(crate) header_copies: u32,
+    /// Both its header and its first frame are lost: where it begins follows from the segment before.
+    pub(crate) headless: bool,
 }
 
 /// What a directory holds before any frame is looked at.
@@ -163,13 +165,16 @@ impl Inventory {
         let failed = |source| io_error("read", &dir.join(&name), source);
         match (decoded, self.log, layout) {
             (DecodedHeader::Valid { header, copies }, _, _) => {
-                self.used.push(UsedSegment { header, file, length, header_copies: copies });
+                self.used.push(UsedSegment { header, file, length, header_copies: copies, headless: false });
             }
             (DecodedHeader::UnknownVersion(version), _, _) => {
                 return Err(OpenError::UnknownVersion { segment: number, version });
             }
             (_, Some(log), Some(layout)) => match header_from_frames(&*file, log, number, layout, length) {
-                Ok(Some(header)) => self.used.push(UsedSegment { header, file, length, header_copies: 0 }),
+                Ok(Some(header)) => {
+                    let headless = header.previous_checksum == UNKNOWN_CHECKSUM;
+                    self.used.push(UsedSegment { header, file, length, header_copies: 0, headless });
+                }
                 // A header that was being written when the power went: nothing behind it was ever acknowledged.
                 Ok(None) if Some(number) == last => self.leftovers.push(name),
                 Ok(None) => {}
@@ -230,6 +235,9 @@ fn common_log(candidates: &[Candidate]) -> Result<Option<LogId>, OpenError> {
     Ok(log)
 }
 
+/// Stands for the checksum of a frame that nobody knows.
+const UNKNOWN_CHECKSUM: u32 = 0;
+
 /// What a lost header said, as far as the first good frame tells; `None` if the segment has no good frame.
 fn header_from_frames(
     file: &dyn File,
@@ -248,15 +256,13 @@ fn header_from_frames(
         };
         match FrameHeader::decode(log.salt(), &bytes) {
             DecodedFrame::Valid(frame, _) if frame.segment == number => {
-                // In front of a frame that is not the first there was at least one more, whose checksum nobody knows.
                 let is_first = offset == Geometry::CONTENT_START && frame.offset == offset;
-                let before = FrameNumber::new(frame.number.get() - 1);
                 return Ok(Some(SegmentHeader {
                     log,
                     number,
                     geometry,
-                    first_frame: if is_first { frame.number } else { before.unwrap_or(frame.number) },
-                    previous_checksum: if is_first { frame.previous_checksum } else { 0 },
+                    first_frame: frame.number,
+                    previous_checksum: if is_first { frame.previous_checksum } else { UNKNOWN_CHECKSUM },
                     first_position: frame.first_position,
                     truncations: frame.truncations,
                     lowest_truncated: frame.lowest_truncated,
@@ -332,15 +338,31 @@ impl<'a> Recovery<'a> {
             self.recovered.next_position = first.header.first_position;
         }
         let headers: Vec<SegmentHeader> = used.iter().map(|segment| segment.header).collect();
-        for (at, segment) in used.into_iter().enumerate() {
-            let successor =
-                headers.get(at + 1).filter(|next| Some(next.number) == segment.header.number.next());
+        let headless: Vec<bool> = used.iter().map(|segment| segment.headless).collect();
+        for (at, mut segment) in used.into_iter().enumerate() {
+            if segment.headless {
+                self.find_beginning(&mut segment.header);
+            }
+            let successor = headers.get(at + 1).filter(|next| {
+                Some(next.number) == segment.header.number.next() && headless.get(at + 1) == Some(&false)
+            });
             let is_last = at + 1 == headers.len();
             self.note_gap_before(at, &headers);
             self.take(segment, successor.copied(), is_last)?;
         }
         self.finish(&headers);
         Ok(self.recovered)
+    }
+
+    /// A segment without a header goes on where the one before it ends. If something of that one is lost too, it is missed
+    /// here: nothing is dropped without a word.
+    fn find_beginning(&self, header: &mut SegmentHeader) {
+        let Some(before) = self.recovered.segments.last().map(|segment| &segment.state) else { return };
+        header.first_frame = before.next_frame;
+        header.previous_checksum = before.last_checksum;
+        header.first_position = before.next_position;
+        header.truncations = before.truncations;
+        header.lowest_truncated = before.lowest_truncated_nearby();
     }
 
     /// Segments that should stand between two that are there.
@@ -377,7 +399,7 @@ impl<'a> Recovery<'a> {
         successor: Option<SegmentHeader>,
         is_last: bool,
     ) -> Result<(), OpenError> {
-        let UsedSegment { header, file, length, header_copies } = segment;
+        let UsedSegment { header, file, length, header_copies, .. } = segment;
         let number = header.number;
         if header_copies < 2 {
             self.recovered.damaged_headers.push(header);

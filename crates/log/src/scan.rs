@@ -331,8 +331,10 @@ impl<'a> Scan<'a> {
 
     /// The frame before `offset` is another one than its successor was written behind.
     fn note_broken_chain(&mut self, offset: u32, number: u64) {
-        let positions = self.last_positions.clone();
-        let holes = if positions.is_empty() { Vec::new() } else { vec![positions] };
+        // Behind a footer only the last extent is known, and the frame in question is in it.
+        let last_extent = self.state.index.extents.last().map(|extent| extent.first..extent.end());
+        let frame = Some(self.last_positions.clone()).filter(|positions| !positions.is_empty());
+        let holes: Vec<_> = frame.or(last_extent).into_iter().collect();
         self.state.state_in_doubt = true;
         self.damage.push(Damage {
             finding: Finding::BrokenChain,
@@ -387,12 +389,9 @@ impl<'a> Scan<'a> {
         Ok(trace)
     }
 
-    /// The next segment names the last frame before it; another one there is a broken chain. Where its header was lost
-    /// the name may be unknown, which is 0.
+    /// The next segment names the last frame before it; another one there is a broken chain.
     fn check_successor(&mut self) {
-        let Some(successor) = self.successor.filter(|successor| successor.previous_checksum != 0) else {
-            return;
-        };
+        let Some(successor) = self.successor else { return };
         if successor.first_frame == self.state.next_frame
             && successor.previous_checksum != self.state.last_checksum
         {

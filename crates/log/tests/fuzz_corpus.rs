@@ -27,7 +27,11 @@ fn explore() {
         let length = rng.usize(1..60);
         let mut data: Vec<u8> = (0..length).map(|_| rng.u8(..)).collect();
         data[0] = modes[rng.usize(..modes.len())];
+        let t0 = std::time::Instant::now();
         let r = std::panic::catch_unwind(|| log::directory(&data));
+        if t0.elapsed().as_millis() > 200 {
+            println!("slow {:?} {data:?}", t0.elapsed());
+        }
         if r.is_err() {
             let key = place.lock().unwrap().clone();
             let key2: String =
@@ -45,4 +49,16 @@ fn explore() {
         println!("{n} x {k}\n    {d:?}");
     }
     println!("{:?}", start.elapsed());
+}
+
+#[test]
+fn one() {
+    let Ok(data) = std::env::var("DATA") else { return };
+    let data: Vec<u8> = data
+        .split(|c: char| !c.is_ascii_digit())
+        .filter(|s| !s.is_empty())
+        .map(|s| s.parse().unwrap())
+        .collect();
+    log::explain(&data);
+    log::directory(&data);
 }
