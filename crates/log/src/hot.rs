@@ -84,6 +84,11 @@ impl HotTail {
             && self.batches.back().is_some_and(|batch| position < batch.end())
     }
 
+    /// The first position that is here.
+    pub(crate) fn first(&self) -> Option<Position> {
+        self.batches.front().map(|batch| batch.first)
+    }
+
     /// Records from `from` on and below `end`, up to `max_bytes` of payload, at least one if there is one.
     pub(crate) fn read(&self, salt: Salt, from: Position, end: Position, max_bytes: u64) -> Vec<Record> {
         let mut found = Vec::new();

@@ -74,6 +74,8 @@ pub struct Survey {
     pub damage: Vec<Damage>,
     /// Missing and short segments: the log does not open because of them.
     pub missing: Vec<Damage>,
+    /// State records may have been lost in a damaged frame.
+    pub state_in_doubt: bool,
     /// Bytes read to find this out.
     pub bytes_read: u64,
     /// Frames read and checked for it.
@@ -159,6 +161,7 @@ pub fn inspect(
         losses: Vec::new(),
         damage: Vec::new(),
         missing: Vec::new(),
+        state_in_doubt: false,
         bytes_read: 0,
         frames_scanned: 0,
     };
@@ -188,6 +191,7 @@ pub fn inspect(
     survey.losses = recovered.controls.losses;
     survey.damage = recovered.damage;
     survey.missing = recovered.missing;
+    survey.state_in_doubt = recovered.state_in_doubt;
     survey.bytes_read = recovered.bytes_read;
     survey.frames_scanned = recovered.frames_scanned;
     survey.segments = headers

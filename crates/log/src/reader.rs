@@ -220,10 +220,14 @@ impl State {
         if self.hot.holds(from) {
             return Ok(Source::Hot(self.hot.read(salt, from, end, max_bytes)));
         }
+        // What lies in segments ends where memory begins: behind that, a truncation may be on its way to the disk.
+        let end = self.hot.first().map_or(end, |hot| end.min(hot));
         match self.catalog.place_of(from) {
             Place::Single(segment, entry) => Ok(Source::Single { segment, entry }),
+            Place::Hole(_) | Place::Nowhere if self.controls.is_lost(from) => {
+                Err(ReadError::Lost { position: from })
+            }
             Place::Hole(segment) => Err(ReadError::Corrupt { position: from, segment }),
-            Place::Nowhere if self.controls.is_lost(from) => Err(ReadError::Lost { position: from }),
             Place::Nowhere => Err(ReadError::Corrupt { position: from, segment: self.active.number }),
             Place::Segment(segment, run_end) => Ok(self.extents(segment, from, end.min(run_end), max_bytes)),
         }

@@ -25,7 +25,7 @@ use crate::format::{
 };
 use crate::index::{Override, SegmentIndex, truncate_ranges};
 use crate::io::{File, Io, OpenMode, read_up_to};
-use crate::scan::{Ending, GoodFrame, Scan, ScanError};
+use crate::scan::{Ending, GoodFrame, Scan, ScanError, Witness};
 use crate::segment_state::{Controls, SegmentState};
 use crate::window::Window;
 
@@ -399,24 +399,30 @@ impl<'a> Recovery<'a> {
         successor: Option<SegmentHeader>,
         is_last: bool,
     ) -> Result<(), OpenError> {
-        let UsedSegment { header, file, length, header_copies, .. } = segment;
+        let UsedSegment { header, file, length, header_copies, headless } = segment;
         let number = header.number;
         if header_copies < 2 {
             self.recovered.damaged_headers.push(header);
             self.recovered.damage.push(Damage::at(Finding::BadHeader, number, 0..SEGMENT_HEADER_BYTES));
         }
         let short = length != u64::from(header.geometry.capacity);
-        let footer = if short { None } else { self.load_footer(&header, &*file)? };
+        // A footer does not tell what is missing in front of the first frame it knows.
+        let footer = if short || headless { None } else { self.load_footer(&header, &*file)? };
         let (sealed, footer) = match footer {
             Some(footer) => (footer.sealed, Some(footer)),
             None => (false, None),
         };
         let footer_end = footer.as_ref().map(|footer| footer.end_offset);
+        let footer_witness = footer.as_ref().map(Witness::footer);
         let start = self.starting_state(&header, footer);
         let indexed_up_to = (!self.thorough && start.1).then_some(start.0.offset);
         let mut frames = 0;
         let on_frame = &mut *self.on_frame;
-        let scanned = Scan::new(&*file, self.salt, start.0, successor, length)
+        let mut scan = Scan::new(&*file, self.salt, start.0, successor, length);
+        if let Some(witness) = footer_witness {
+            scan.certify(witness);
+        }
+        let scanned = scan
             .run(&mut self.recovered.controls, &mut |frame| {
                 frames += 1;
                 on_frame(frame);
@@ -584,21 +590,22 @@ impl<'a> Recovery<'a> {
 pub(crate) fn losses(missing: &[Damage], next: Position) -> Vec<Loss> {
     let mut losses: Vec<Loss> = Vec::new();
     for damage in missing {
-        let range = damage.positions.first().cloned();
-        match losses.last_mut() {
-            Some(last) if last.last_segment.next() == Some(damage.segment) && range.is_none() => {
-                last.last_segment = damage.segment;
-            }
-            _ => {
-                let range = range.unwrap_or(next..next);
-                losses.push(Loss {
-                    first: range.start,
-                    end: range.end,
-                    first_segment: damage.segment,
-                    last_segment: damage.segment,
-                });
-            }
+        let segment = damage.segment;
+        if let Some(last) = losses.last_mut().filter(|last| last.last_segment.next() == Some(segment))
+            && damage.positions.is_empty()
+        {
+            last.last_segment = segment;
+            continue;
         }
+        let nothing = next..next;
+        let ranges =
+            if damage.positions.is_empty() { std::slice::from_ref(&nothing) } else { &damage.positions };
+        losses.extend(ranges.iter().map(|range| Loss {
+            first: range.start,
+            end: range.end,
+            first_segment: segment,
+            last_segment: segment,
+        }));
     }
     losses
 }

@@ -13,6 +13,7 @@ use std::io;
 use gapless_types::{FrameNumber, Position};
 
 use crate::damage::{Damage, Finding};
+use crate::format::footer::Footer;
 use crate::format::frame::{DecodedFrame, FrameHeader};
 use crate::format::segment::SegmentHeader;
 use crate::format::{FRAME_HEADER_BYTES, FRAME_HEADER_LENGTH, Geometry, Layout, Salt};
@@ -72,7 +73,7 @@ pub(crate) struct Scanned {
 
 /// Something behind a bad frame that speaks about it.
 #[derive(Clone, Copy, Debug)]
-struct Witness {
+pub(crate) struct Witness {
     /// Where frames go on; the end of the content if they do not.
     offset: u32,
     /// Its frame number: everything before it is concerned.
@@ -96,6 +97,8 @@ pub(crate) struct Scan<'a> {
     end: u32,
     /// The header of the next segment, if there is one.
     successor: Option<SegmentHeader>,
+    /// A footer, which is written only behind frames that are durable.
+    footer: Option<Witness>,
     damage: Vec<Damage>,
     /// Positions of the last frame folded in, for a broken chain.
     last_positions: std::ops::Range<Position>,
@@ -118,9 +121,15 @@ impl<'a> Scan<'a> {
             state,
             end,
             successor,
+            footer: None,
             damage: Vec::new(),
             last_positions,
         }
+    }
+
+    /// Takes a footer's word for what it covers, where frames are read again in spite of it.
+    pub(crate) fn certify(&mut self, footer: Witness) {
+        self.footer = Some(footer);
     }
 
     /// Reads to the end. `on_frame` sees each good frame before it is folded in.
@@ -234,6 +243,10 @@ impl<'a> Scan<'a> {
                 displaced = Some(Witness::of(&header, self.end, false));
             }
             offset += step;
+        }
+        if let Some(footer) = self.footer.filter(|footer| footer.number > expected) {
+            certified = certified.max(footer.number - 1);
+            in_place = in_place.or(Some(footer));
         }
         if let Some(successor) = &self.successor {
             certified = certified.max(successor.first_frame.get() - 1);
@@ -410,6 +423,19 @@ impl Witness {
             lowest_truncated: header.lowest_truncated,
             previous_checksum: header.previous_checksum,
             in_place,
+        }
+    }
+
+    /// What a footer tells about the frames it covers; behind it they may go on.
+    pub(crate) fn footer(footer: &Footer) -> Self {
+        Self {
+            offset: footer.end_offset,
+            number: footer.last_frame + 1,
+            first_position: footer.next_position,
+            truncations: footer.truncations,
+            lowest_truncated: footer.lowest_truncated,
+            previous_checksum: footer.last_checksum,
+            in_place: true,
         }
     }
 

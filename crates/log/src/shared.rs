@@ -276,8 +276,12 @@ impl State {
     /// Damage that takes positions away and that nobody repaired.
     pub(crate) fn unrepaired(&self) -> Vec<Damage> {
         let holes = self.catalog.unrepaired();
+        let accepted = |positions: &Range<Position>| {
+            self.controls.losses.iter().any(|loss| loss.first <= positions.start && positions.end <= loss.end)
+        };
         holes
             .into_iter()
+            .filter(|(positions, _)| !accepted(positions))
             .map(|(positions, segment)| {
                 let known = self.damage.iter().find(|damage| {
                     damage.segment == segment

@@ -172,7 +172,7 @@ impl Shared {
         }
         let settled = self.publish(writer, Written { header, checksum, items });
         settled.into_iter().for_each(|completion| completion.settle(Ok(())));
-        self.write_half_footer(writer)
+        if self.options.sync == SyncPolicy::EveryFrame { self.write_half_footer(writer) } else { Ok(()) }
     }
 
     /// Makes a frame visible to readers of the file; returns the tickets that are settled by it.
@@ -221,7 +221,7 @@ impl Shared {
         let settled = self.settle_durable(writer, &mut state);
         drop(state);
         settled.into_iter().for_each(|completion| completion.settle(Ok(())));
-        Ok(())
+        self.write_half_footer(writer)
     }
 
     fn sync_file(&self, writer: &mut Writer, file: &dyn File) -> Settled {
@@ -304,7 +304,8 @@ impl Shared {
         self.upkeep.notify_all();
     }
 
-    /// At half of a large segment, an index of what is there: not synced, because it is only ever a short cut.
+    /// At half of a large segment, an index of what is there. It is not synced, because it is only ever a short cut, but
+    /// it covers only frames that are: whoever finds it may rely on them.
     fn write_half_footer(&self, writer: &mut Writer) -> Settled {
         let due = {
             let active = &self.state().active;

@@ -347,12 +347,13 @@ fn a_short_segment_refuses_to_open_and_lists_the_range() {
     let OpenError::MissingSegments(missing) = error else { panic!("{error}") };
     assert_eq!((missing[0].finding, missing[0].segment.get()), (Finding::WrongLength, 2));
     assert_eq!(missing[0].positions, [at(third.get() - 2)..third]);
-    let accepting = Options { accept_loss: true, damage: DamagePolicy::KeepAppending, ..options() };
+    let accepting = Options { accept_loss: true, ..options() };
     let (log, _) = Log::open(Arc::new(io.clone()), "log", accepting).unwrap();
     assert_reads(&log, (1..third.get() - 2).chain(third.get()..=80));
     drop(log);
     let (log, _) = open(&io);
-    assert!(log.read(at(third.get() - 1)).is_err());
+    assert!(matches!(log.read(at(third.get() - 1)), Err(ReadError::Lost { .. })));
+    log.append(log.next(), &[b"goes on"]).unwrap().wait().unwrap();
 }
 
 #[test]
@@ -466,4 +467,15 @@ fn any_flipped_bit_is_found_or_harmless_and_never_changes_a_record() {
         }
     }
     assert!(tried > 500);
+}
+
+#[test]
+fn a_footer_certifies_the_frames_it_covers() {
+    let io = log_with(5);
+    open(&io).0.close().unwrap();
+    let (number, offset) = frame_of(&io, 9);
+    flip(&io, number, offset + 64 + 24 + 5);
+    let survey = inspect(&io, Path::new("log"), Depth::EveryFrame, &mut |_| {}).unwrap();
+    assert_eq!(survey.damage[0].finding, Finding::CorruptFrame, "a clean close stands behind it: not torn");
+    assert_eq!((survey.damage[0].positions.clone(), survey.next), (vec![at(9)..at(10)], at(11)));
 }

@@ -21,9 +21,10 @@
 //! ```
 //! The CRC starts with the log's id and covers the trailer behind it, then the index.
 
+use gapless_types::limits::MAX_SEGMENT_BYTES;
 use gapless_types::{Position, SegmentNumber};
 
-use super::{Salt, get, put};
+use super::{Geometry, Salt, get, put};
 use crate::index::{Extent, Override, SegmentIndex};
 
 const MAGIC: [u8; 4] = *b"GLFT";
@@ -123,7 +124,10 @@ impl Footer {
     /// How many bytes of index lie in front of this trailer, if it may be one of this segment's.
     pub fn index_bytes(trailer: &[u8], segment: SegmentNumber) -> Option<u32> {
         let trailer = trailer.get(..TRAILER_BYTES)?;
-        (trailer[..4] == MAGIC && get::u32(trailer, 8) == segment.get()).then(|| get::u32(trailer, 28))
+        let length = get::u32(trailer, 28);
+        // Nothing has vouched for the length yet: one that no segment could hold is not even looked at.
+        let plausible = length <= MAX_SEGMENT_BYTES;
+        (trailer[..4] == MAGIC && get::u32(trailer, 8) == segment.get() && plausible).then_some(length)
     }
 
     /// Reads a footer; `None` if it is bad in any way.
@@ -136,11 +140,12 @@ impl Footer {
         let (extents, rest) = index.split_at_checked(extents.checked_mul(EXTENT_BYTES)?)?;
         let (overrides, rest) = rest.split_at_checked(overrides.checked_mul(OVERRIDE_BYTES)?)?;
         let (holes, rest) = rest.split_at_checked(holes.checked_mul(HOLE_BYTES)?)?;
-        if rest.len() != controls {
+        let (flags, index_length) = (get::u32(trailer, 12), get::u32(trailer, 28) as usize);
+        let unknown = flags & !(SEALED | TAIL_DROPPED | STATE_IN_DOUBT) != 0;
+        if rest.len() != controls || index.len() != index_length || unknown {
             return None;
         }
-        let flags = get::u32(trailer, 12);
-        Some(Footer {
+        let footer = Footer {
             segment: SegmentNumber::new(get::u32(trailer, 8))?,
             sealed: flags & SEALED != 0,
             tail_dropped: flags & TAIL_DROPPED != 0,
@@ -162,7 +167,27 @@ impl Footer {
                     .collect(),
             },
             controls: rest.to_vec(),
-        })
+        };
+        footer.is_sound().then_some(footer)
+    }
+
+    /// Whether lookups can rely on the index: in order, in front of the end, without overflow.
+    fn is_sound(&self) -> bool {
+        let mut positions_end = 0;
+        let mut bytes_end = Geometry::CONTENT_START;
+        let extents = self.index.extents.iter().all(|extent| {
+            let ends =
+                (extent.first.checked_add(u64::from(extent.count)), extent.offset.checked_add(extent.length));
+            let (Some(last), Some(end)) = ends else { return false };
+            let follows = extent.first.get() >= positions_end && extent.offset >= bytes_end;
+            (positions_end, bytes_end) = (last.get(), end);
+            follows && extent.count > 0 && end <= self.end_offset
+        });
+        let overrides = self.index.overrides.iter().all(|entry| {
+            let end = entry.offset.checked_add(entry.length);
+            entry.position.next().is_some() && end.is_some_and(|end| end <= self.end_offset)
+        });
+        extents && overrides && self.index.holes.iter().all(|hole| hole.start < hole.end)
     }
 }
 

@@ -16,6 +16,7 @@
 //! The frame says where it lies (a misdirected write gives itself away) and how far truncations went (when a frame is
 //! lost, its neighbour still tells which older records it had made void).
 
+use gapless_types::limits::{MAX_FRAME_BYTES, MAX_SEGMENT_BYTES};
 use gapless_types::{FrameNumber, Position, SegmentNumber};
 
 use super::{FRAME_HEADER_BYTES, Salt, get, put};
@@ -91,16 +92,20 @@ impl FrameHeader {
         if get::u32(bytes, 4) != checksum {
             return DecodedFrame::Invalid;
         }
-        let (Some(number), Some(segment)) =
-            (FrameNumber::new(get::u64(bytes, 8)), SegmentNumber::new(get::u32(bytes, 16)))
+        // The last number there is has no successor, and whoever wrote the frame counted on one.
+        let number = FrameNumber::new(get::u64(bytes, 8)).filter(|number| number.next().is_some());
+        let segment = SegmentNumber::new(get::u32(bytes, 16)).filter(|number| number.next().is_some());
+        let (offset, body_length) = (get::u32(bytes, 20), get::u32(bytes, 24));
+        let (Some(number), Some(segment), true) =
+            (number, segment, offset <= MAX_SEGMENT_BYTES && body_length <= MAX_FRAME_BYTES)
         else {
             return DecodedFrame::Invalid;
         };
         let header = FrameHeader {
             number,
             segment,
-            offset: get::u32(bytes, 20),
-            body_length: get::u32(bytes, 24),
+            offset,
+            body_length,
             record_count: get::u32(bytes, 28),
             body_checksum: get::u32(bytes, 32),
             previous_checksum: get::u32(bytes, 36),
@@ -152,6 +157,22 @@ mod tests {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(FrameHeader::decode(salt, &flipped), DecodedFrame::Invalid, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn places_and_numbers_that_no_frame_has_are_invalid() {
+        let salt = LogId::from_bytes([9; 16]).salt();
+        let impossible = [
+            FrameHeader { number: FrameNumber::MAX, ..header() },
+            FrameHeader { segment: SegmentNumber::MAX, ..header() },
+            FrameHeader { offset: MAX_SEGMENT_BYTES + 1, ..header() },
+            FrameHeader { body_length: MAX_FRAME_BYTES + 1, ..header() },
+        ];
+        for header in impossible {
+            let mut bytes = [0; FRAME_HEADER_BYTES];
+            header.encode(salt, &mut bytes);
+            assert_eq!(FrameHeader::decode(salt, &bytes), DecodedFrame::Invalid, "{header:?}");
         }
     }
 

@@ -14,6 +14,7 @@
 //! ```
 //! The CRC covers the 128 bytes without itself. Copies lie at 0 and 2048; all else in the block is zero.
 
+use gapless_types::limits::{FRAME_ALIGNMENT, MAX_SEGMENT_BYTES};
 use gapless_types::{FrameNumber, Position, SegmentNumber};
 
 use super::{Geometry, Layout};
@@ -129,17 +130,17 @@ fn decode_copy(copy: &[u8]) -> Copy {
     }
     let mut log = [0; 16];
     log.copy_from_slice(&copy[16..32]);
+    // The last number there is has no successor, and whoever wrote the segment counted on one.
     let fields = (
-        SegmentNumber::new(get::u32(copy, 32)),
-        layout_of(get::u32(copy, 36)),
-        u32::try_from(get::u64(copy, 40)),
-        FrameNumber::new(get::u64(copy, 48)),
+        SegmentNumber::new(get::u32(copy, 32)).filter(|number| number.next().is_some()),
+        geometry_of(get::u64(copy, 40), get::u32(copy, 36)),
+        FrameNumber::new(get::u64(copy, 48)).filter(|number| number.next().is_some()),
     );
     match fields {
-        (Some(number), Some(layout), Ok(capacity), Some(first_frame)) => Copy::Valid(SegmentHeader {
+        (Some(number), Some(geometry), Some(first_frame)) => Copy::Valid(SegmentHeader {
             log: LogId::from_bytes(log),
             number,
-            geometry: Geometry { capacity, layout },
+            geometry,
             first_frame,
             previous_checksum: get::u32(copy, 56),
             first_position: Position::new(get::u64(copy, 64)),
@@ -154,6 +155,16 @@ fn decode_copy(copy: &[u8]) -> Copy {
 
 fn checksum(copy: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&copy[..12]), &copy[16..COPY_BYTES])
+}
+
+/// A file of whole blocks, within the limit, with room for a frame: what arithmetic on places in it relies on.
+fn geometry_of(capacity: u64, layout: u32) -> Option<Geometry> {
+    let capacity = u32::try_from(capacity).ok()?;
+    let geometry = Geometry { capacity, layout: layout_of(layout)? };
+    let sound = capacity <= MAX_SEGMENT_BYTES
+        && capacity.is_multiple_of(FRAME_ALIGNMENT)
+        && geometry.content_bytes() >= FRAME_ALIGNMENT;
+    sound.then_some(geometry)
 }
 
 fn layout_code(layout: Layout) -> u32 {
@@ -196,6 +207,15 @@ mod tests {
             let mut block = block.clone();
             block[bad + 50] ^= 4;
             assert_eq!(SegmentHeader::decode(&block), DecodedHeader::Valid { header: header(), copies: 1 });
+        }
+    }
+
+    #[test]
+    fn a_length_that_no_segment_has_is_damage() {
+        for capacity in [0, 71, 4096, 12_288, (1 << 20) + 1, (1 << 30) + 4096, u32::MAX] {
+            let geometry = Geometry { capacity, layout: Layout::Packed };
+            let block = SegmentHeader { geometry, ..header() }.encode();
+            assert_eq!(SegmentHeader::decode(&block), DecodedHeader::Damaged, "{capacity}");
         }
     }
 

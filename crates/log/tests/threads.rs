@@ -1,0 +1,282 @@
+//! The log with its own threads, on real files and in memory: many writers, readers that follow, graceful ends.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gapless_log::io::faulty::{Fault, FaultyIo};
+use gapless_log::io::memory::MemoryIo;
+use gapless_log::io::real::RealIo;
+use gapless_log::{AppendError, Drive, Follow, Log, Options, TailError, TailEvent};
+use gapless_types::Position;
+
+fn options() -> Options {
+    Options { first_segment_bytes: 256 << 10, segment_bytes: 256 << 10, ..Options::replicated() }
+}
+
+fn at(position: u64) -> Position {
+    Position::new(position)
+}
+
+#[test]
+fn many_writers_on_real_files_share_syncs_and_lose_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, _) = Log::open(Arc::new(RealIo), dir.path(), options()).unwrap();
+    let mut positions = BTreeSet::new();
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..8u8)
+            .map(|writer| {
+                let log = &log;
+                scope.spawn(move || {
+                    let append = |n: u32| {
+                        let payload = [&[writer][..], &n.to_le_bytes(), &[b'.'; 700]].concat();
+                        let ticket = log.append_next(&[payload]).unwrap();
+                        let position = ticket.positions().start;
+                        ticket.wait().unwrap();
+                        assert!(log.durable() > position, "acknowledged means durable");
+                        position.get()
+                    };
+                    (0..150).map(append).collect::<Vec<u64>>()
+                })
+            })
+            .collect();
+        for writer in writers {
+            let own = writer.join().unwrap();
+            assert!(own.is_sorted());
+            positions.extend(own);
+        }
+    });
+    assert_eq!(positions, (1..=1200).collect(), "dense, each position once");
+    let statistics = log.statistics();
+    assert_eq!(statistics.records, 1200);
+    assert!(statistics.syncs <= statistics.frames, "one sync for a frame, never more");
+    log.close().unwrap();
+    let (log, report) = Log::open(Arc::new(RealIo), dir.path(), options()).unwrap();
+    assert_eq!((report.damage, log.next()), (vec![], at(1201)));
+    let mut counts = [0u32; 8];
+    for position in 1..=1200 {
+        let payload = log.read(at(position)).unwrap().payload;
+        let writer = usize::from(payload[0]);
+        assert_eq!(payload[1..5], counts[writer].to_le_bytes(), "a writer's records keep their order");
+        counts[writer] += 1;
+    }
+}
+
+#[test]
+fn tailing_readers_see_every_record_once_while_writers_write() {
+    const RECORDS: u64 = 3000;
+    let (log, _) =
+        Log::open(Arc::new(MemoryIo::new()), "log", Options { hot_bytes: 20_000, ..options() }).unwrap();
+    std::thread::scope(|scope| {
+        for follow in [Follow::Appended, Follow::Durable, Follow::Durable] {
+            let mut tail = log.tail(at(1), follow);
+            scope.spawn(move || {
+                let mut next = 1;
+                while next <= RECORDS {
+                    let TailEvent::Records(records) = tail.next(5000).unwrap() else {
+                        panic!("nothing is truncated")
+                    };
+                    for record in records {
+                        assert_eq!(record.position, at(next));
+                        assert_eq!(&record.payload[..8], next.to_le_bytes());
+                        next += 1;
+                    }
+                }
+            });
+        }
+        for position in 1..=RECORDS {
+            let payload = [&position.to_le_bytes()[..], &[0; 300]].concat();
+            let ticket = log.append(at(position), &[payload]).unwrap();
+            if position % 7 == 0 {
+                ticket.wait().unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn a_tail_is_told_of_truncations_and_of_the_end() {
+    let caller = Options { drive: Drive::Caller, ..options() };
+    let (log, _) = Log::open(Arc::new(MemoryIo::new()), "log", caller).unwrap();
+    let _ = log.append_next(&[b"1", b"2", b"3"]).unwrap();
+    let mut appended = log.tail(at(1), Follow::Appended);
+    let mut durable = log.tail(at(1), Follow::Durable);
+    let positions = |event: Option<TailEvent>| match event {
+        Some(TailEvent::Records(records)) => records.iter().map(|record| record.position.get()).collect(),
+        Some(TailEvent::Truncated(from)) => vec![1000 + from.get()],
+        None => vec![],
+    };
+    assert_eq!(positions(appended.try_next(1000).unwrap()), [1, 2, 3]);
+    assert_eq!(positions(durable.try_next(1000).unwrap()), [] as [u64; 0]);
+    log.sync().unwrap();
+    assert_eq!(positions(durable.try_next(0).unwrap()), [1]);
+    let _ = log.truncate_from(at(2)).unwrap();
+    let _ = log.append_next(&[b"new 2"]).unwrap();
+    assert_eq!(positions(appended.try_next(1000).unwrap()), [1002], "told first");
+    assert_eq!(positions(appended.try_next(1000).unwrap()), [2]);
+    assert_eq!(positions(durable.try_next(1000).unwrap()), [] as [u64; 0], "it had not read 2");
+    log.sync().unwrap();
+    assert_eq!(positions(durable.try_next(1000).unwrap()), [2]);
+    log.release_to(at(3)).unwrap().wait().unwrap();
+    let mut late = log.tail(at(1), Follow::Durable);
+    assert!(matches!(late.try_next(1000), Ok(None) | Err(TailError::Read(_))));
+    log.close().unwrap();
+    assert!(matches!(durable.try_next(1000), Err(TailError::Closed)));
+}
+
+#[test]
+fn a_reader_never_waits_for_a_sync() {
+    // The disk's sync blocks until the reader has read what is being synced.
+    let gate = Arc::new(Gate::default());
+    let io = GatedIo { inner: MemoryIo::new(), gate: gate.clone() };
+    let (log, _) = Log::open(Arc::new(io), "log", options()).unwrap();
+    log.maintain().unwrap();
+    gate.closed.store(true, Ordering::SeqCst);
+    let ticket = log.append_next(&[b"under way"]).unwrap();
+    gate.wait_until_someone_waits();
+    assert_eq!(log.read(at(1)).unwrap().payload, b"under way" as &[u8]);
+    let second = log.append_next(&[b"queued behind it"]).unwrap();
+    assert_eq!(log.read(at(2)).unwrap().payload, b"queued behind it" as &[u8]);
+    assert!(ticket.settled().is_none() && second.settled().is_none());
+    gate.open();
+    ticket.wait().unwrap();
+    second.wait().unwrap();
+    log.close().unwrap();
+}
+
+#[test]
+fn a_failing_sync_fails_every_waiter_of_a_log_with_threads() {
+    let io = FaultyIo::new(3);
+    let (log, _) = Log::open(Arc::new(io.clone()), "log", options()).unwrap();
+    log.append_next(&[b"safe"]).unwrap().wait().unwrap();
+    io.fail_at(io.operations() + 1, Fault::Write);
+    let failed = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    (0..100).find_map(|_| log.append_next(&[b"x"]).and_then(gapless_log::Ticket::wait).err())
+                })
+            })
+            .collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert!(failed.iter().all(|error| matches!(error, Some(AppendError::Poisoned(_)))), "{failed:?}");
+    let mut tail = log.tail(log.next(), Follow::Appended);
+    assert!(matches!(tail.next(10), Err(TailError::Poisoned(_))));
+}
+
+#[test]
+fn dropping_the_last_handle_writes_what_was_accepted() {
+    let io = MemoryIo::new();
+    let (log, _) = Log::open(Arc::new(io.clone()), "log", options()).unwrap();
+    let tickets: Vec<_> = (0..100).map(|_| log.append_next(&[b"x"]).unwrap()).collect();
+    drop(log);
+    assert!(tickets.iter().all(|ticket| matches!(ticket.settled(), Some(Ok(())))));
+    let (log, _) = Log::open(Arc::new(io), "log", options()).unwrap();
+    assert_eq!(log.next(), at(101));
+}
+
+#[test]
+fn an_idle_log_certifies_its_last_frame_by_itself() {
+    let io = MemoryIo::new();
+    let (log, _) = Log::open(Arc::new(io.clone()), "log", options()).unwrap();
+    log.append_next(&[b"x"]).unwrap().wait().unwrap();
+    let mut polls = 0u64;
+    while log.statistics().certifying_frames == 0 {
+        polls += 1;
+        assert!(polls < 10_000_000_000, "never certified");
+        std::thread::yield_now();
+    }
+    drop(log);
+    let (_, report) = Log::open(Arc::new(io), "log", Options { drive: Drive::Caller, ..options() }).unwrap();
+    assert_eq!(report.next, at(2));
+}
+
+/// Lets a test hold a sync.
+#[derive(Debug, Default)]
+struct Gate {
+    closed: AtomicBool,
+    waiting: AtomicBool,
+}
+
+impl Gate {
+    fn pass(&self) {
+        while self.closed.load(Ordering::SeqCst) {
+            self.waiting.store(true, Ordering::SeqCst);
+            std::thread::yield_now();
+        }
+    }
+
+    fn wait_until_someone_waits(&self) {
+        while !self.waiting.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn open(&self) {
+        self.closed.store(false, Ordering::SeqCst);
+    }
+}
+
+/// A disk whose syncs pass a gate.
+#[derive(Debug)]
+struct GatedIo {
+    inner: MemoryIo,
+    gate: Arc<Gate>,
+}
+
+#[derive(Debug)]
+struct GatedFile {
+    inner: Arc<dyn gapless_log::io::File>,
+    gate: Arc<Gate>,
+}
+
+impl gapless_log::io::Io for GatedIo {
+    fn open(
+        &self,
+        path: &std::path::Path,
+        mode: gapless_log::io::OpenMode,
+    ) -> std::io::Result<Arc<dyn gapless_log::io::File>> {
+        Ok(Arc::new(GatedFile { inner: self.inner.open(path, mode)?, gate: self.gate.clone() }))
+    }
+    fn rename(&self, from: &std::path::Path, to: &std::path::Path) -> std::io::Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn remove(&self, path: &std::path::Path) -> std::io::Result<()> {
+        self.inner.remove(path)
+    }
+    fn list(&self, dir: &std::path::Path) -> std::io::Result<Vec<String>> {
+        self.inner.list(dir)
+    }
+    fn create_dir(&self, dir: &std::path::Path) -> std::io::Result<()> {
+        self.inner.create_dir(dir)
+    }
+    fn sync_dir(&self, dir: &std::path::Path) -> std::io::Result<()> {
+        self.inner.sync_dir(dir)
+    }
+    fn lock(&self, dir: &std::path::Path) -> std::io::Result<Box<dyn gapless_log::io::DirectoryLock>> {
+        self.inner.lock(dir)
+    }
+}
+
+impl gapless_log::io::File for GatedFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
+        self.inner.read_at(buffer, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> std::io::Result<usize> {
+        self.inner.write_at(bytes, offset)
+    }
+    fn reserve(&self, length: u64) -> std::io::Result<()> {
+        self.inner.reserve(length)
+    }
+    fn sync(&self) -> std::io::Result<()> {
+        self.gate.pass();
+        self.inner.sync()
+    }
+    fn forget_cache(&self) -> std::io::Result<()> {
+        self.inner.forget_cache()
+    }
+    fn len(&self) -> std::io::Result<u64> {
+        self.inner.len()
+    }
+}

@@ -1,0 +1,215 @@
+//! The command line: commands, arguments, and the help that people read.
+//!
+//! Must not know: what the commands do.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// The event ledger whose numbers never skip, repeat or go back.
+#[derive(Debug, Parser)]
+#[command(name = "gapless", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gapless dev                              a demonstration in ./gapless-data, a few seconds long
+  gapless log inspect ./gapless-data/log   what the files of a log hold
+  gapless log verify ./gapless-data/log    reads everything and names every damage
+
+Exit codes: 0 done, 1 refused or failed (the reason is on stderr), 2 wrong usage.";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Shows what exists so far: the log, a killed process, and what comes back
+    #[command(long_about = DEV_ABOUT, after_help = DEV_EXAMPLES)]
+    Dev(DevArguments),
+    /// Appends to the log of a demonstration until it is killed
+    #[command(name = "dev-writer", hide = true)]
+    DevWriter {
+        /// Directory of the log
+        log: PathBuf,
+    },
+    /// Looks at the files of a log: for operators, and for people who want to know
+    Log {
+        #[command(subcommand)]
+        command: LogCommand,
+    },
+}
+
+const DEV_ABOUT: &str = "\
+Shows what exists so far. There is no server yet; there is the log that everything above will
+stand on.
+
+A child process appends with 8 writers and reports each record once it is on stable storage.
+In the middle of its work it is killed (SIGKILL). The log is then opened again, and every record
+that was reported must be there, byte for byte. After that: a burst with its statistics, a
+truncation, a release, a reopening.
+
+A log that an earlier demonstration left in the directory is continued. Any other log is refused.";
+
+const DEV_EXAMPLES: &str = "\
+Examples:
+  gapless dev
+  gapless dev --data /var/tmp/gapless --records 20000
+  gapless dev --keep     leaves all records in the log";
+
+/// How the demonstration runs.
+#[derive(Debug, Args)]
+pub(crate) struct DevArguments {
+    /// Directory of the demonstration; its log lies in DIR/log
+    #[arg(long, value_name = "DIR", default_value = "./gapless-data")]
+    pub(crate) data: PathBuf,
+    /// Acknowledged records after which the writing process is killed
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub(crate) records: u64,
+    /// Keep every record: neither truncate nor release
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+/// What to do with the files of a log.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LogCommand {
+    /// Shows what the files hold: positions, segments, small state, damage
+    #[command(long_about = INSPECT_ABOUT, after_help = INSPECT_EXAMPLES)]
+    Inspect {
+        /// Directory of the log: the one with the .segment files
+        dir: PathBuf,
+        /// Also list every frame; reads all of them
+        #[arg(long)]
+        frames: bool,
+        /// Form of the output
+        #[arg(short, long, value_enum, value_name = "FORM", default_value_t)]
+        output: Form,
+    },
+    /// Reads and checks every frame, and names every damage
+    #[command(long_about = VERIFY_ABOUT, after_help = VERIFY_EXAMPLES)]
+    Verify {
+        /// Directory of the log: the one with the .segment files
+        dir: PathBuf,
+        /// Form of the output
+        #[arg(short, long, value_enum, value_name = "FORM", default_value_t)]
+        output: Form,
+    },
+    /// Shows the records
+    #[command(long_about = DUMP_ABOUT, after_help = DUMP_EXAMPLES)]
+    Dump(DumpArguments),
+    /// Opens a log although segments are missing or short, and records the loss in it
+    #[command(long_about = ACCEPT_LOSS_ABOUT, after_help = ACCEPT_LOSS_EXAMPLES)]
+    AcceptLoss {
+        /// Directory of the log: the one with the .segment files
+        dir: PathBuf,
+        /// Do it; without this the losses are only listed
+        #[arg(long)]
+        yes: bool,
+        /// Form of the output
+        #[arg(short, long, value_enum, value_name = "FORM", default_value_t)]
+        output: Form,
+    },
+}
+
+const INSPECT_ABOUT: &str = "\
+Shows what the files of a log hold, as opening it would find them: headers, footers, and the
+frames of the last segment. Changes nothing and takes no lock; while a process writes to the log,
+its end may look torn.";
+
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  gapless log inspect ./gapless-data/log
+  gapless log inspect ./gapless-data/log --frames
+  gapless log inspect ./gapless-data/log -o json | jq .segments";
+
+const VERIFY_ABOUT: &str = "\
+Reads every frame of every segment, checks all checksums and the chain between frames, and says
+for each damage what it means and what to do next. Changes nothing and takes no lock.
+
+Exits with 0 if no record is threatened (the torn end that a crash leaves threatens none), with 1
+otherwise.";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  gapless log verify ./gapless-data/log
+  gapless log verify ./gapless-data/log -o json | jq .damage";
+
+/// Which records to show, and how.
+#[derive(Debug, Args)]
+pub(crate) struct DumpArguments {
+    /// Directory of the log: the one with the .segment files
+    pub(crate) dir: PathBuf,
+    /// First position to show [default: the first one there is]
+    #[arg(long, value_name = "POSITION")]
+    pub(crate) from: Option<u64>,
+    /// Most records to show [default: all]
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Show everything as it was written: frames, the log's own records, what was truncated or released
+    #[arg(long)]
+    pub(crate) frames: bool,
+    /// Form of the output
+    #[arg(short, long, value_enum, value_name = "FORM", default_value_t)]
+    pub(crate) output: DumpForm,
+}
+
+const DUMP_ABOUT: &str = "\
+Shows the records that a reader of the log would get, in order. What cannot be read is named in
+its place, never skipped, and makes the command end with 1. Changes nothing and takes no lock.
+
+Payloads are shown as text where they are UTF-8, as hexadecimal digits otherwise; the table cuts
+them to the width of the screen (COLUMNS, or 100). `-o json` writes one line per record. `-o raw`
+writes the payloads as they are, with nothing between them.";
+
+const DUMP_EXAMPLES: &str = "\
+Examples:
+  gapless log dump ./gapless-data/log --limit 10
+  gapless log dump ./gapless-data/log --frames | less
+  gapless log dump ./gapless-data/log --from 1234 --limit 1 -o raw > payload";
+
+const ACCEPT_LOSS_ABOUT: &str = "\
+A log with missing or short segments does not open, because records that were acknowledged may be
+gone. If there is no copy to put back, this command opens it all the same and records in the log
+which positions were lost. It cannot be taken back. Without --yes it only lists what would be lost,
+and exits with 1.";
+
+const ACCEPT_LOSS_EXAMPLES: &str = "\
+Examples:
+  gapless log accept-loss ./gapless-data/log
+  gapless log accept-loss ./gapless-data/log --yes";
+
+/// Form of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// For people
+    #[default]
+    Table,
+    /// For programs
+    Json,
+}
+
+/// Form of a dump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DumpForm {
+    /// For people
+    #[default]
+    Table,
+    /// For programs: one line per record
+    Json,
+    /// The payloads and nothing else
+    Raw,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        Cli::command().debug_assert();
+    }
+}

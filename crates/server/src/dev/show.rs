@@ -1,0 +1,88 @@
+//! How the demonstration looks: a few lines of introduction, numbered acts, commands to try.
+//!
+//! Each line appears when it is written, so that people see what is going on.
+//!
+//! Must not know: what is shown.
+
+use std::env;
+use std::fmt::{Arguments, Display};
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Result;
+use comfy_table::Table;
+
+use crate::log_command::trouble::shell_word;
+use crate::output::{heading, write_table};
+
+/// The demonstration as it is written.
+pub(super) struct Acts<'a> {
+    out: &'a mut dyn Write,
+    number: u32,
+}
+
+impl<'a> Acts<'a> {
+    /// Says what this is.
+    pub(super) fn begin(dir: &Path, out: &'a mut dyn Write) -> Result<Self> {
+        writeln!(out, "There is no server yet. This is a demonstration of what exists so far:")?;
+        writeln!(out, "the log that everything above will stand on, with real files in {}.", dir.display())?;
+        out.flush()?;
+        Ok(Self { out, number: 0 })
+    }
+
+    /// Begins an act.
+    pub(super) fn title(&mut self, title: &str) -> Result<()> {
+        self.number += 1;
+        writeln!(self.out, "\n{}", heading(&format!("{}. {title}", self.number)))?;
+        self.out.flush()?;
+        Ok(())
+    }
+
+    /// A sentence.
+    pub(super) fn line(&mut self, line: Arguments<'_>) -> Result<()> {
+        writeln!(self.out, "  {line}")?;
+        self.out.flush()?;
+        Ok(())
+    }
+
+    /// A fact with its name.
+    pub(super) fn fact(&mut self, name: &str, value: impl Display) -> Result<()> {
+        self.line(format_args!("{name:<14}  {value}"))
+    }
+
+    /// A table.
+    pub(super) fn table(&mut self, table: &Table) -> Result<()> {
+        write_table(self.out, table)?;
+        self.out.flush()?;
+        Ok(())
+    }
+
+    /// Ends with commands that can be pasted.
+    pub(super) fn end(&mut self, program: &str, dir: &str) -> Result<()> {
+        writeln!(self.out, "\n{}", heading("Three commands to try"))?;
+        writeln!(self.out, "  {program} log inspect {dir}")?;
+        writeln!(self.out, "  {program} log verify {dir}")?;
+        writeln!(self.out, "  {program} log dump {dir} --limit 5")?;
+        Ok(())
+    }
+}
+
+/// How whoever started this program can start it again from where they are.
+pub(super) fn invocation() -> String {
+    if is_run_by_cargo() {
+        let profile = if cfg!(debug_assertions) { "" } else { "--release " };
+        return format!("cargo run {profile}--");
+    }
+    match env::args_os().next() {
+        Some(program) => shell_word(Path::new(&program)),
+        None => "gapless".to_owned(),
+    }
+}
+
+/// Whether `cargo run` started us, in a directory where it finds us again.
+fn is_run_by_cargo() -> bool {
+    let (Some(manifest), Ok(here)) = (env::var_os("CARGO_MANIFEST_DIR"), env::current_dir()) else {
+        return false;
+    };
+    Path::new(&manifest).starts_with(&here) && here.join("Cargo.toml").is_file()
+}
