@@ -13,8 +13,9 @@ use crate::error::OpenError;
 use crate::format::control::{Loss, StateKey, Suspect};
 use crate::format::record::{RecordType, Stored, records, unpack};
 use crate::format::{Layout, LogId, Salt};
+use crate::inventory::take_inventory;
 use crate::io::{Io, OpenMode};
-use crate::recovery::{Recovery, take_inventory};
+use crate::recovery::Recovery;
 use crate::scan::GoodFrame;
 
 /// How closely to look.

@@ -33,6 +33,7 @@ pub mod format;
 mod hot;
 mod index;
 mod inspect;
+mod inventory;
 pub mod io;
 mod log;
 mod open;

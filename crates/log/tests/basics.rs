@@ -1,5 +1,12 @@
 //! What a user of the log sees: limits, refusals, group commit, state, truncation, release, statistics.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::let_underscore_future,
+    reason = "the first thing that does not hold ends the test"
+)]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! Every line of the damage table, each with a test that plants the damage and looks at what follows.
 
+#![allow(clippy::unwrap_used, reason = "the first thing that does not hold ends the test")]
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -282,7 +284,7 @@ fn a_missing_segment_refuses_to_open_and_lists_the_range() {
     assert!(survey.segments.len() >= 4);
     let (second, third) = (&survey.segments[1], &survey.segments[2]);
     gapless_log::io::Io::remove(&io, &segment(2)).unwrap();
-    let error = Log::open(Arc::new(io.clone()), "log", options()).unwrap_err();
+    let error = Log::open(Arc::new(io), "log", options()).unwrap_err();
     let OpenError::MissingSegments(missing) = error else { panic!("{error}") };
     assert_eq!(missing.len(), 1);
     assert_eq!(
@@ -398,7 +400,7 @@ fn a_checksum_error_while_reading_is_an_error_a_metric_and_an_alarm_and_never_sk
         alarm: Some(Arc::new(move |damage| heard.lock().unwrap().push(damage.clone()))),
         ..options()
     };
-    let (log, report) = Log::open(Arc::new(io.clone()), "log", alarmed).unwrap();
+    let (log, report) = Log::open(Arc::new(io), "log", alarmed).unwrap();
     assert_eq!(findings(&report), []);
     let before = log.read_range(at(1), at(81), 1 << 20).unwrap();
     assert_eq!(before.last().unwrap().position, at(4), "what is good comes first");
@@ -458,7 +460,7 @@ fn any_flipped_bit_is_found_or_harmless_and_never_changes_a_record() {
             for position in 1..end {
                 match log.read(at(position)) {
                     Ok(record) => {
-                        assert_eq!(record.payload, payload(position), "{file:?} {offset} {position}")
+                        assert_eq!(record.payload, payload(position), "{file:?} {offset} {position}");
                     }
                     Err(ReadError::Corrupt { position: bad, .. }) => assert_eq!(bad, at(position)),
                     Err(error) => panic!("{file:?} {offset} {position}: {error}"),

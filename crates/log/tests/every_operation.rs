@@ -1,6 +1,12 @@
 //! The crash loop: for every n, the power goes at the n-th operation, or the n-th operation fails. Whatever n is, the log
 //! opens again and holds every acknowledged operation, and of the others a prefix.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "the first thing that does not hold ends the test"
+)]
+
 mod torture;
 
 use std::sync::Arc;

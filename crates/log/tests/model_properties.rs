@@ -1,5 +1,11 @@
 //! The log against a plain map: any sequence of operations, flushes, closes, kills and power cuts, shrunk when it fails.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::let_underscore_future,
+    reason = "the first thing that does not hold ends the test"
+)]
+
 mod torture;
 
 use std::sync::Arc;

@@ -1,5 +1,11 @@
 //! The log with its own threads, on real files and in memory: many writers, readers that follow, graceful ends.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::let_underscore_future,
+    reason = "the first thing that does not hold ends the test"
+)]
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

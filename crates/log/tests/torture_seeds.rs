@@ -1,5 +1,7 @@
 //! A few hundred seeds of the faulty disk; `cargo xtask soak log --seeds N` runs any number.
 
+#![allow(clippy::print_stdout, reason = "a failing seed must be named")]
+
 mod torture;
 
 use torture::{Disk, Run, Sightings};

@@ -7,7 +7,6 @@
 mod accept_loss;
 pub(crate) mod aftermath;
 pub(crate) mod case;
-mod certified;
 mod dump;
 mod inspect;
 mod payload;

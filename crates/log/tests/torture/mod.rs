@@ -419,10 +419,13 @@ impl Run {
         let position = self.rng.u64(view.first..view.next);
         match log.read(Position::new(position)) {
             Ok(record) => {
-                assert_eq!(&record.payload[..], &view.records[&position][..], "position {position}")
+                assert_eq!(&record.payload[..], &view.records[&position][..], "position {position}");
             }
             Err(error) => {
-                assert!(!self.io.has_power() || self.io.injected().len() > 0, "reading {position}: {error}")
+                assert!(
+                    !self.io.has_power() || !self.io.injected().is_empty(),
+                    "reading {position}: {error}"
+                );
             }
         }
     }

@@ -19,7 +19,6 @@ use gapless_types::Position;
 use self::gaps::{Gap, Gaps};
 use self::printer::{Place, Printer, Standing};
 use super::aftermath::Aftermath;
-use super::certified::survey_every_frame;
 use super::survey;
 use super::trouble::shell_word;
 use crate::cli::{Cli, DumpArguments, DumpForm};
@@ -34,8 +33,7 @@ pub(crate) fn run(arguments: &DumpArguments, out: &mut dyn Write) -> Result<()> 
     }
     let dir = &arguments.dir;
     let mut aftermath = Aftermath::default();
-    let (_, outline) = survey(dir, Depth::Opening, &mut |_| {})?;
-    let (log, found) = survey_every_frame(dir, &outline, &mut |frame| aftermath.observe(frame))?;
+    let (log, found) = survey(dir, Depth::EveryFrame, &mut |frame| aftermath.observe(frame))?;
     let from = start(arguments, &found)?;
     let gaps = Gaps::find(dir, log, &found, &aftermath, from)?;
     let mut dump = Dump {

@@ -10,7 +10,6 @@ use gapless_log::{Depth, FrameView, LogId, Loss, Survey, Suspect};
 use serde::Serialize;
 
 use super::case::{Case, CaseView, RangeView, case_views, cases};
-use super::certified::survey_every_frame;
 use super::segments::{SegmentView, segment_views, segments_table};
 use super::survey;
 use super::trouble::shell_word;
@@ -22,10 +21,12 @@ use crate::output::{
 /// Runs the command.
 pub(crate) fn run(dir: &Path, with_frames: bool, form: Form, out: &mut dyn Write) -> Result<()> {
     let mut frames = Vec::new();
-    let (log, mut survey) = survey(dir, Depth::Opening, &mut |_| {})?;
-    if with_frames {
-        survey = survey_every_frame(dir, &survey, &mut |frame| frames.push(FrameLine::of(frame)))?.1;
-    }
+    let depth = if with_frames { Depth::EveryFrame } else { Depth::Opening };
+    let (log, survey) = survey(dir, depth, &mut |frame| {
+        if with_frames {
+            frames.push(FrameLine::of(frame));
+        }
+    })?;
     let cases = cases(&survey, None);
     match form {
         Form::Json => {

@@ -15,7 +15,6 @@ use serde::Serialize;
 
 use super::aftermath::Aftermath;
 use super::case::{Case, CaseView, case_views, cases};
-use super::certified::survey_every_frame;
 use super::inspect::{LossView, SuspectView, loss_line};
 use super::survey;
 use crate::cli::Form;
@@ -27,7 +26,7 @@ pub(crate) fn run(dir: &Path, form: Form, out: &mut dyn Write) -> Result<()> {
     let (_, outline) = survey(dir, Depth::Opening, &mut |_| {})?;
     let mut reading = Reading::new(&outline);
     let began = Instant::now();
-    let surveyed = survey_every_frame(dir, &outline, &mut |frame| reading.take(frame));
+    let surveyed = survey(dir, Depth::EveryFrame, &mut |frame| reading.take(frame));
     let took = began.elapsed();
     reading.bar.finish_and_clear();
     let (log, survey) = surveyed?;

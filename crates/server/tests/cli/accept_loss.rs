@@ -107,5 +107,7 @@ fn a_segment_that_was_cut_short_is_a_loss_like_a_missing_one() {
     log_command("verify", &made.dir, &[]).exits_with(1).says("wrong length in segment 2");
     log_command("accept-loss", &made.dir, &["--yes"]).exits_with(0);
     log_command("verify", &made.dir, &[]).exits_with(0).says("accepted ");
-    assert_eq!(made.open().next(), Position::new(41));
+    let log = made.open();
+    assert_eq!(log.next(), Position::new(41));
+    log.append_next(&[b"goes on"]).unwrap().wait().unwrap();
 }
