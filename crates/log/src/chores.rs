@@ -111,9 +111,15 @@ impl Shared {
     /// The prepared segment, for the writer to begin.
     pub(crate) fn take_prepared(&self) -> Result<Prepared, AppendError> {
         loop {
-            if let Some(prepared) = self.state().prepared.take() {
+            let mut state = self.state();
+            if let Some(prepared) = state.prepared.take() {
+                // In the same moment its number is given out and its room counts as that of the active segment: whoever
+                // prepares the next one from now on must do so behind it.
+                state.next_segment = prepared.number.next().expect("2^32 segments cannot be written");
+                state.reserve.rotated(prepared.geometry.content_bytes());
                 return Ok(prepared);
             }
+            drop(state);
             self.ensure_prepared(0)?;
         }
     }

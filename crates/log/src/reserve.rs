@@ -69,11 +69,11 @@ impl Reserve {
         self.prepared = content;
     }
 
-    /// The writer went on to the prepared segment.
-    pub(crate) fn rotated(&mut self, room: u32) {
+    /// The writer goes on to the prepared segment, with this much room for frames.
+    pub(crate) fn rotated(&mut self, content: u32) {
         self.prepared = None;
         if !self.in_prepared {
-            self.remaining = room;
+            self.remaining = content.saturating_sub(OPENING_ROOM);
         }
         self.in_prepared = false;
     }

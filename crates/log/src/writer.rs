@@ -299,8 +299,6 @@ impl Shared {
         let footer = before.footer(true, controls);
         state.catalog.pin(before.number, file.clone(), before.index);
         writer.after_sync.push(Chore::Seal { file, geometry: before.geometry, footer: Box::new(footer) });
-        state.reserve.rotated(state.active.room());
-        state.next_segment = prepared.number.next().expect("2^32 segments cannot be written");
         self.upkeep.notify_all();
     }
 

@@ -7,13 +7,15 @@
 )]
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gapless_log::io::faulty::{Fault, FaultyIo};
 use gapless_log::io::memory::MemoryIo;
 use gapless_log::io::real::RealIo;
-use gapless_log::{AppendError, Drive, Follow, Log, Options, TailError, TailEvent};
+use gapless_log::io::{DirectoryLock, File, Io, OpenMode};
+use gapless_log::{AppendError, Depth, Drive, Follow, Log, Options, TailError, TailEvent, inspect};
 use gapless_types::Position;
 
 fn options() -> Options {
@@ -134,7 +136,7 @@ fn a_tail_is_told_of_truncations_and_of_the_end() {
 fn a_reader_never_waits_for_a_sync() {
     // The disk's sync blocks until the reader has read what is being synced.
     let gate = Arc::new(Gate::default());
-    let io = GatedIo { inner: MemoryIo::new(), gate: gate.clone() };
+    let io = GatedIo { inner: MemoryIo::new(), gate: gate.clone(), at: GateAt::Sync };
     let (log, _) = Log::open(Arc::new(io), "log", options()).unwrap();
     log.maintain().unwrap();
     gate.closed.store(true, Ordering::SeqCst);
@@ -151,11 +153,39 @@ fn a_reader_never_waits_for_a_sync() {
 }
 
 #[test]
+fn maintenance_while_a_segment_is_begun_never_gives_its_number_out_again() {
+    let gate = Arc::new(Gate::default());
+    let disk = MemoryIo::new();
+    let io = GatedIo { inner: disk.clone(), gate: gate.clone(), at: GateAt::BeginningOfSegment };
+    let (log, _) = Log::open(Arc::new(io), "log", options()).unwrap();
+    log.maintain().unwrap();
+    gate.closed.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for _ in 0..60 {
+                log.append_next(&vec![[7; 1000]; 20]).unwrap().wait().unwrap();
+            }
+        });
+        // The writer has taken the prepared segment and is about to write its first block.
+        gate.wait_until_someone_waits();
+        log.maintain().unwrap();
+        gate.open();
+        writer.join().unwrap();
+    });
+    log.close().unwrap();
+    let survey = inspect(&disk, Path::new("log"), Depth::EveryFrame, &mut |_| {}).unwrap();
+    assert_eq!((survey.damage, survey.missing), (vec![], vec![]));
+    assert_eq!(survey.next, at(60 * 20 + 1));
+}
+
+#[test]
 fn a_failing_sync_fails_every_waiter_of_a_log_with_threads() {
     let io = FaultyIo::new(3);
     let (log, _) = Log::open(Arc::new(io.clone()), "log", options()).unwrap();
     log.append_next(&[b"safe"]).unwrap().wait().unwrap();
-    io.fail_at(io.operations() + 1, Fault::Write);
+    // The next segment is prepared: the next sync is a frame's.
+    log.maintain().unwrap();
+    io.fail_at(io.operations() + 1, Fault::Sync);
     let failed = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..4)
             .map(|_| {
@@ -224,59 +254,70 @@ impl Gate {
     }
 }
 
-/// A disk whose syncs pass a gate.
+/// What has to pass the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GateAt {
+    Sync,
+    /// The first write to a segment that is no filling.
+    BeginningOfSegment,
+}
+
+/// A disk with a gate.
 #[derive(Debug)]
 struct GatedIo {
     inner: MemoryIo,
     gate: Arc<Gate>,
+    at: GateAt,
 }
 
 #[derive(Debug)]
 struct GatedFile {
-    inner: Arc<dyn gapless_log::io::File>,
+    inner: Arc<dyn File>,
     gate: Arc<Gate>,
+    at: GateAt,
 }
 
-impl gapless_log::io::Io for GatedIo {
-    fn open(
-        &self,
-        path: &std::path::Path,
-        mode: gapless_log::io::OpenMode,
-    ) -> std::io::Result<Arc<dyn gapless_log::io::File>> {
-        Ok(Arc::new(GatedFile { inner: self.inner.open(path, mode)?, gate: self.gate.clone() }))
+impl Io for GatedIo {
+    fn open(&self, path: &Path, mode: OpenMode) -> std::io::Result<Arc<dyn File>> {
+        Ok(Arc::new(GatedFile { inner: self.inner.open(path, mode)?, gate: self.gate.clone(), at: self.at }))
     }
-    fn rename(&self, from: &std::path::Path, to: &std::path::Path) -> std::io::Result<()> {
+    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
         self.inner.rename(from, to)
     }
-    fn remove(&self, path: &std::path::Path) -> std::io::Result<()> {
+    fn remove(&self, path: &Path) -> std::io::Result<()> {
         self.inner.remove(path)
     }
-    fn list(&self, dir: &std::path::Path) -> std::io::Result<Vec<String>> {
+    fn list(&self, dir: &Path) -> std::io::Result<Vec<String>> {
         self.inner.list(dir)
     }
-    fn create_dir(&self, dir: &std::path::Path) -> std::io::Result<()> {
+    fn create_dir(&self, dir: &Path) -> std::io::Result<()> {
         self.inner.create_dir(dir)
     }
-    fn sync_dir(&self, dir: &std::path::Path) -> std::io::Result<()> {
+    fn sync_dir(&self, dir: &Path) -> std::io::Result<()> {
         self.inner.sync_dir(dir)
     }
-    fn lock(&self, dir: &std::path::Path) -> std::io::Result<Box<dyn gapless_log::io::DirectoryLock>> {
+    fn lock(&self, dir: &Path) -> std::io::Result<Box<dyn DirectoryLock>> {
         self.inner.lock(dir)
     }
 }
 
-impl gapless_log::io::File for GatedFile {
+impl File for GatedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
         self.inner.read_at(buffer, offset)
     }
     fn write_at(&self, bytes: &[u8], offset: u64) -> std::io::Result<usize> {
+        if self.at == GateAt::BeginningOfSegment && offset == 0 && bytes[0] != 0 {
+            self.gate.pass();
+        }
         self.inner.write_at(bytes, offset)
     }
     fn reserve(&self, length: u64) -> std::io::Result<()> {
         self.inner.reserve(length)
     }
     fn sync(&self) -> std::io::Result<()> {
-        self.gate.pass();
+        if self.at == GateAt::Sync {
+            self.gate.pass();
+        }
         self.inner.sync()
     }
     fn forget_cache(&self) -> std::io::Result<()> {
