@@ -33,8 +33,19 @@ pub(crate) enum Chore {
 }
 
 impl Shared {
-    /// Does what has piled up, and prepares the next segment.
+    /// Does what has piled up, and prepares the next segment. A closed log is left alone.
     pub(crate) fn maintain(&self) -> Settled {
+        if self.state().closed {
+            return Ok(());
+        }
+        self.do_chores()?;
+        self.prepare_ahead();
+        Ok(())
+    }
+
+    /// Does what has piled up, in order and one at a time: a segment's footer is written before its file is used again.
+    pub(crate) fn do_chores(&self) -> Settled {
+        let _one_at_a_time = self.lock_chores();
         let chores = std::mem::take(&mut self.state().chores);
         for chore in chores {
             match chore {
@@ -42,7 +53,6 @@ impl Shared {
                 Chore::Remove { before } => self.remove_before(before)?,
             }
         }
-        self.prepare_ahead();
         Ok(())
     }
 

@@ -312,7 +312,8 @@ impl Log {
     pub fn close(self) -> Settled {
         self.0.stop();
         let shared = &self.0.shared;
-        let result = shared.sync_all().and_then(|()| shared.write_closing_footer());
+        let result =
+            shared.sync_all().and_then(|()| shared.do_chores()).and_then(|()| shared.write_closing_footer());
         shared.let_go();
         result
     }

@@ -125,8 +125,12 @@ impl Shared {
         }
     }
 
-    /// Notes that a position does not match its checksum.
+    /// Notes that a position does not match its checksum, unless it was released meanwhile and its file filled anew.
     fn corrupt(&self, segment: SegmentNumber, extent: &Extent, position: Position) -> ReadError {
+        let first = self.state().controls.first;
+        if position < first {
+            return ReadError::Released { position, first };
+        }
         let bytes = extent.offset..extent.offset + extent.length;
         self.note_damage(&Damage {
             positions: vec![position..advance(position, 1)],
@@ -149,15 +153,25 @@ impl Shared {
 
     /// Brings the index of a sealed segment into memory: from its footer, or by scanning if that is bad.
     fn load_index(&self, number: SegmentNumber, geometry: Geometry) -> Result<(), ReadError> {
-        let failed = |source| ReadError::Io { segment: number, source: Arc::new(source) };
-        let file = self.io.open(&self.dir.join(segment_file_name(number)), OpenMode::Read).map_err(failed)?;
-        let footer = read_footer(self.salt, geometry, number, &*file).map_err(failed)?.footer;
+        let opened = self.open_segment(number, geometry);
+        let mut state = self.state();
+        match opened {
+            Ok(segment) => state.catalog.keep(Arc::new(segment)),
+            // Released meanwhile: who asks again is told so.
+            Err(_) if !state.catalog.segments.contains_key(&number) => {}
+            Err(source) => return Err(ReadError::Io { segment: number, source: Arc::new(source) }),
+        }
+        Ok(())
+    }
+
+    fn open_segment(&self, number: SegmentNumber, geometry: Geometry) -> io::Result<OpenSegment> {
+        let file = self.io.open(&self.dir.join(segment_file_name(number)), OpenMode::Read)?;
+        let footer = read_footer(self.salt, geometry, number, &*file)?.footer;
         let index = match footer.filter(|footer| footer.sealed) {
             Some(footer) => footer.index,
-            None => self.scan_index(number, &*file).map_err(failed)?,
+            None => self.scan_index(number, &*file)?,
         };
-        self.state().catalog.keep(Arc::new(OpenSegment { number, file, index }));
-        Ok(())
+        Ok(OpenSegment { number, file, index })
     }
 
     fn scan_index(&self, number: SegmentNumber, file: &dyn File) -> io::Result<SegmentIndex> {

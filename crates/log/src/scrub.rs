@@ -47,11 +47,12 @@ impl Scrub {
     pub fn step(&mut self) -> io::Result<Option<Scrubbed>> {
         let Some((segment, last)) = self.next_segment() else { return Ok(None) };
         self.after = (segment != last).then_some(segment);
-        let (damage, bytes) = match self.read_segment(segment) {
-            Ok(found) => found,
-            // Released meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (Vec::new(), 0),
-            Err(error) => return Err(error),
+        let read = self.read_segment(segment);
+        let gone = !self.shared.state().catalog.segments.contains_key(&segment);
+        let (damage, bytes) = match read {
+            // Released meanwhile: its file is removed, or is being filled anew.
+            _ if gone => (Vec::new(), 0),
+            read => read?,
         };
         add(&self.shared.counters.scrubbed_bytes, bytes);
         let known = self.shared.state().damage.clone();

@@ -42,7 +42,9 @@ pub(crate) struct Shared {
     pub(crate) writer: Mutex<Writer>,
     state: Mutex<State>,
     /// One preparation at a time.
-    pub(crate) preparing: Mutex<()>,
+    preparing: Mutex<()>,
+    /// One chore at a time.
+    doing_chores: Mutex<()>,
     /// The writer thread waits here for something to write.
     pub(crate) work: Condvar,
     /// The maintenance thread waits here for something to do.
@@ -140,6 +142,7 @@ impl Shared {
             writer: Mutex::new(writer),
             state: Mutex::new(state),
             preparing: Mutex::new(()),
+            doing_chores: Mutex::new(()),
             work: Condvar::new(),
             upkeep: Condvar::new(),
             lock: Mutex::new(Some(lock)),
@@ -159,6 +162,11 @@ impl Shared {
     pub(crate) fn lock_preparing(&self) -> MutexGuard<'_, ()> {
         // It guards no data.
         self.preparing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn lock_chores(&self) -> MutexGuard<'_, ()> {
+        // It guards no data.
+        self.doing_chores.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts an entry into the queue. `admit` decides under the lock what it is, so that it fits the state it meets;

@@ -197,10 +197,9 @@ impl Shared {
 
     /// Everything written is durable: moves the mark, starts what waited for it, returns the tickets to settle.
     fn settle_durable(&self, writer: &mut Writer, state: &mut State) -> Vec<Arc<Completion>> {
-        let written = state.active.next_position;
-        let cut = state.queue.lowest_truncation().unwrap_or(written);
-        let durable = written.min(cut).max(state.durable.min(cut));
-        state.durable = durable.min(state.next);
+        let written = state.active.next_position.max(state.durable);
+        let uncut = state.queue.lowest_truncation().map_or(written, |cut| written.min(cut));
+        state.durable = uncut.min(state.next);
         if !writer.after_sync.is_empty() {
             state.chores.append(&mut writer.after_sync);
             self.upkeep.notify_all();
@@ -239,7 +238,12 @@ impl Shared {
         let (segment, file) = {
             let state = self.state();
             let fits = state.active.room() >= state.active.geometry.layout.frame_bytes(0);
-            if state.fault.is_some() || !state.uncertified || !state.queue.is_empty() || !fits || writer.dirty
+            if state.fault.is_some()
+                || state.closed
+                || !state.uncertified
+                || !state.queue.is_empty()
+                || !fits
+                || writer.dirty
             {
                 return Ok(());
             }

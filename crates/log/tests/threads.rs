@@ -15,7 +15,9 @@ use gapless_log::io::faulty::{Fault, FaultyIo};
 use gapless_log::io::memory::MemoryIo;
 use gapless_log::io::real::RealIo;
 use gapless_log::io::{DirectoryLock, File, Io, OpenMode};
-use gapless_log::{AppendError, Depth, Drive, Follow, Log, Options, TailError, TailEvent, inspect};
+use gapless_log::{
+    AppendError, Depth, Drive, Follow, Log, Options, ReadError, TailError, TailEvent, inspect,
+};
 use gapless_types::Position;
 
 fn options() -> Options {
@@ -176,6 +178,50 @@ fn maintenance_while_a_segment_is_begun_never_gives_its_number_out_again() {
     let survey = inspect(&disk, Path::new("log"), Depth::EveryFrame, &mut |_| {}).unwrap();
     assert_eq!((survey.damage, survey.missing), (vec![], vec![]));
     assert_eq!(survey.next, at(60 * 20 + 1));
+}
+
+#[test]
+fn readers_and_the_scrub_take_a_released_segment_for_released_and_not_for_damaged() {
+    let recycling = Options { hot_bytes: 0, cached_indexes: 1, ..options() };
+    let (log, _) = Log::open(Arc::new(MemoryIo::new()), "log", recycling).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut seed = 1u64;
+            while !done.load(Ordering::SeqCst) {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let (first, next) = (log.first().get(), log.next().get());
+                let position = first.saturating_sub(20) + (seed >> 33) % (next - first + 40);
+                match log.read(at(position)) {
+                    Ok(record) => assert_eq!(record.payload[..8], position.to_le_bytes()),
+                    Err(ReadError::Released { .. } | ReadError::NotAppended { .. }) => {}
+                    Err(error) => panic!("{position}: {error}"),
+                }
+            }
+        });
+        let scrubber = scope.spawn(|| {
+            let mut scrub = log.scrub();
+            while !done.load(Ordering::SeqCst) {
+                if let Some(step) = scrub.step().unwrap() {
+                    assert_eq!(step.damage, []);
+                }
+            }
+        });
+        for batch in 0..400u64 {
+            let payload = |n: u64| [&(batch * 10 + n + 1).to_le_bytes()[..], &[3; 2000]].concat();
+            let payloads: Vec<_> = (0..10).map(payload).collect();
+            log.append_next(&payloads).unwrap().wait().unwrap();
+            if batch % 20 == 19 {
+                log.release_to(at(batch * 10 - 50)).unwrap().wait().unwrap();
+                log.maintain().unwrap();
+            }
+        }
+        done.store(true, Ordering::SeqCst);
+        reader.join().unwrap();
+        scrubber.join().unwrap();
+    });
+    assert!(log.statistics().segments_recycled > 0);
+    assert_eq!((log.damage(), log.statistics().checksum_errors), (vec![], 0));
 }
 
 #[test]

@@ -187,7 +187,11 @@ impl Footer {
             let end = entry.offset.checked_add(entry.length);
             entry.position.next().is_some() && end.is_some_and(|end| end <= self.end_offset)
         });
-        extents && overrides && self.index.holes.iter().all(|hole| hole.start < hole.end)
+        let holes = self.index.holes.iter().all(|hole| hole.start < hole.end);
+        // The frame behind the last one, and the one behind that, have numbers.
+        let numbers = self.last_frame < u64::MAX - 1;
+        let places = (Geometry::CONTENT_START..=MAX_SEGMENT_BYTES).contains(&self.end_offset);
+        extents && overrides && holes && numbers && places
     }
 }
 
@@ -221,11 +225,9 @@ mod tests {
     use super::super::LogId;
     use super::*;
 
-    #[test]
-    fn a_footer_comes_back_as_it_was_and_no_flipped_bit_passes() {
-        let salt = LogId::from_bytes([4; 16]).salt();
+    fn footer() -> Footer {
         let at = Position::new;
-        let footer = Footer {
+        Footer {
             segment: SegmentNumber::new(5).unwrap(),
             sealed: true,
             tail_dropped: false,
@@ -242,15 +244,63 @@ mod tests {
                 holes: vec![at(4)..at(6)],
             },
             controls: vec![1, 2, 3],
-        };
+        }
+    }
+
+    fn decoded(footer: &Footer) -> Option<Footer> {
+        let salt = LogId::from_bytes([4; 16]).salt();
         let bytes = footer.encode(salt);
+        let (index, trailer) = bytes.split_at(bytes.len() - TRAILER_BYTES);
+        Footer::decode(salt, index, trailer)
+    }
+
+    #[test]
+    fn a_footer_comes_back_as_it_was_and_no_flipped_bit_passes() {
+        let salt = LogId::from_bytes([4; 16]).salt();
+        let bytes = footer().encode(salt);
         let split = bytes.len() - TRAILER_BYTES;
-        assert_eq!(Footer::index_bytes(&bytes[split..], footer.segment), u32::try_from(split).ok());
-        assert_eq!(Footer::decode(salt, &bytes[..split], &bytes[split..]), Some(footer));
+        assert_eq!(Footer::index_bytes(&bytes[split..], footer().segment), u32::try_from(split).ok());
+        assert_eq!(decoded(&footer()), Some(footer()));
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Footer::decode(salt, &flipped[..split], &flipped[split..]), None, "bit {bit}");
         }
+    }
+
+    #[test]
+    fn an_index_that_lookups_could_not_rely_on_is_none() {
+        let at = Position::new;
+        let usual = footer().index.extents[0];
+        let with_extents = |extents: &[Extent]| {
+            let mut footer = footer();
+            footer.index.extents = extents.to_vec();
+            footer
+        };
+        let mut reversed_hole = footer();
+        reversed_hole.index.holes = vec![at(6)..at(4)];
+        let mut override_behind_the_end = footer();
+        override_behind_the_end.index.overrides[0].offset = u32::MAX;
+        let unsound = [
+            with_extents(&[usual, usual]),
+            with_extents(&[Extent { first: at(u64::MAX), ..usual }]),
+            with_extents(&[Extent { offset: u32::MAX, ..usual }]),
+            with_extents(&[Extent { length: 16_385, ..usual }]),
+            with_extents(&[Extent { count: 0, ..usual }]),
+            reversed_hole,
+            override_behind_the_end,
+            Footer { last_frame: u64::MAX, ..footer() },
+        ];
+        for footer in unsound {
+            assert_eq!(decoded(&footer), None, "{footer:?}");
+        }
+    }
+
+    #[test]
+    fn an_index_longer_than_any_segment_is_not_even_read() {
+        let bytes = footer().encode(LogId::from_bytes([4; 16]).salt());
+        let mut trailer = bytes[bytes.len() - TRAILER_BYTES..].to_vec();
+        put::u32(&mut trailer, 28, u32::MAX);
+        assert_eq!(Footer::index_bytes(&trailer, footer().segment), None);
     }
 }
