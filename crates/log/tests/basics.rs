@@ -253,6 +253,29 @@ fn a_release_refuses_what_is_gone_and_may_move_the_end() {
 }
 
 #[test]
+fn a_release_removes_nothing_before_it_is_durable() {
+    let io = MemoryIo::new();
+    let lazy = Options { layout: Layout::Packed, sync: SyncPolicy::OnRequest, ..options() };
+    let log = open(&io, lazy.clone());
+    for _ in 0..6 {
+        log.append_next(&vec![[1; 4000]; 10]).unwrap().wait().unwrap();
+        log.maintain().unwrap();
+    }
+    let segments = log.statistics().segments;
+    let _ = log.release_to(at(51)).unwrap();
+    log.flush().unwrap();
+    log.maintain().unwrap();
+    assert_eq!(log.statistics().segments, segments, "a power cut may still undo it");
+    drop(log);
+    io.power_cut();
+    let log = open(&io, lazy);
+    assert_eq!((log.first(), log.read(at(1)).unwrap().payload.len()), (at(1), 4000));
+    log.release_to(at(51)).unwrap().wait().unwrap();
+    log.maintain().unwrap();
+    assert!(log.statistics().segments < segments);
+}
+
+#[test]
 fn a_log_may_start_at_any_position() {
     let io = MemoryIo::new();
     for first in [0, 17] {

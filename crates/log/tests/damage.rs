@@ -260,6 +260,48 @@ fn a_lost_truncation_does_not_bring_old_records_back() {
 }
 
 #[test]
+fn a_misdirected_frame_does_not_bring_void_records_back() {
+    let io = MemoryIo::new();
+    let (log, _) = open(&io);
+    log.append(at(1), &[payload(1)]).unwrap().wait().unwrap();
+    log.append(at(2), &[b"old 2"]).unwrap().wait().unwrap();
+    let (number, old) = frame_of(&io, 2);
+    log.truncate_from(at(2)).unwrap().wait().unwrap();
+    log.append(at(2), &[payload(2)]).unwrap().wait().unwrap();
+    log.append(at(3), &[payload(3)]).unwrap().wait().unwrap();
+    drop(log);
+    let (_, new) = frame_of(&io, 2);
+    let stray = io.bytes_of(&segment(number)).unwrap()[old as usize..old as usize + 4096].to_vec();
+    assert!(new > old);
+    io.overwrite(&segment(number), u64::from(new), &stray).unwrap();
+    let (log, report) = open(&io);
+    assert_eq!(report.damage[0].positions, [at(2)..at(3)], "{:?}", report.damage);
+    assert!(matches!(log.read(at(2)), Err(ReadError::Corrupt { .. })), "the old 2 is void");
+    assert_reads(&log, [1, 3]);
+}
+
+#[test]
+fn a_frame_with_another_content_than_the_one_that_was_followed_breaks_the_chain() {
+    let write = |third: &[u8]| {
+        let io = MemoryIo::new();
+        let (log, _) = open(&io);
+        for (position, payload) in [(1, &payload(1)[..]), (2, &payload(2)), (3, third), (4, &payload(4))] {
+            log.append(at(position), &[payload]).unwrap().wait().unwrap();
+        }
+        io
+    };
+    let (io, other) = (write(&payload(3)), write(b"another 3"));
+    let (number, offset) = frame_of(&io, 3);
+    let foreign = other.bytes_of(&segment(number)).unwrap()[offset as usize..offset as usize + 4096].to_vec();
+    io.overwrite(&segment(number), u64::from(offset), &foreign).unwrap();
+    let (log, report) = open(&io);
+    assert_eq!(findings(&report), [Finding::BrokenChain]);
+    assert_eq!(report.damage[0].positions, [at(3)..at(4)]);
+    assert!(matches!(log.read(at(3)), Err(ReadError::Corrupt { .. })));
+    assert_reads(&log, [1, 2, 4]);
+}
+
+#[test]
 fn a_chain_that_does_not_fit_is_named() {
     let io = log_with(30);
     // The first segment is replaced by one of the same log with another history (an old copy that was restored).
