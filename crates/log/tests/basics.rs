@@ -276,6 +276,21 @@ fn a_release_removes_nothing_before_it_is_durable() {
 }
 
 #[test]
+fn what_a_killed_process_left_in_memory_is_durable_once_the_log_is_open() {
+    let io = MemoryIo::new();
+    let lazy = Options { layout: Layout::Packed, sync: SyncPolicy::OnRequest, ..options() };
+    let log = open(&io, lazy.clone());
+    let _ = log.append_next(&[b"written, not synced"]).unwrap();
+    log.flush().unwrap();
+    drop(log);
+    let log = open(&io, lazy.clone());
+    assert_eq!(log.durable(), at(2), "so it says");
+    drop(log);
+    io.power_cut();
+    assert_eq!(open(&io, lazy).read(at(1)).unwrap().payload, b"written, not synced" as &[u8]);
+}
+
+#[test]
 fn a_log_may_start_at_any_position() {
     let io = MemoryIo::new();
     for first in [0, 17] {
