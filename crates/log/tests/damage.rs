@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use gapless_log::io::memory::MemoryIo;
 use gapless_log::{
     AppendError, Damage, DamagePolicy, Depth, Drive, Finding, Log, LogId, OpenError, OpenReport, Options,
-    ReadError, inspect,
+    ReadError, StateKey, inspect,
 };
 use gapless_types::{Position, SegmentNumber};
 
@@ -522,4 +522,42 @@ fn a_footer_certifies_the_frames_it_covers() {
     let survey = inspect(&io, Path::new("log"), Depth::EveryFrame, &mut |_| {}).unwrap();
     assert_eq!(survey.damage[0].finding, Finding::CorruptFrame, "a clean close stands behind it: not torn");
     assert_eq!((survey.damage[0].positions.clone(), survey.next), (vec![at(9)..at(10)], at(11)));
+}
+
+#[test]
+fn a_segment_whose_first_frame_never_came_is_not_continued_without_the_state() {
+    let io = log_with(20);
+    let (log, _) = open(&io);
+    log.set_state(StateKey(1), b"vote").unwrap().wait().unwrap();
+    drop(log);
+    // The power went when segment 3 was begun: its header is there, its first frame is not.
+    let (log, _) = open(&io);
+    while log.statistics().segments < 3 {
+        log.append(log.next(), &[payload(1)]).unwrap().wait().unwrap();
+    }
+    drop(log);
+    zero(&io, 3, 4096, SEGMENT as usize - 4096);
+    let (log, _) = open(&io);
+    for _ in 0..2 {
+        log.append(log.next(), &[payload(1)]).unwrap().wait().unwrap();
+        log.release_to(log.next()).unwrap().wait().unwrap();
+        log.maintain().unwrap();
+    }
+    drop(log);
+    let (log, _) = open(&io);
+    assert_eq!(log.state(StateKey(1)).unwrap(), b"vote" as &[u8]);
+}
+
+#[test]
+fn a_segment_of_another_log_is_refused() {
+    let io = log_with(40);
+    let other = MemoryIo::new();
+    let stranger = Options { log_id: Some(LogId::from_bytes([8; 16])), ..options() };
+    let (log, _) = Log::open(Arc::new(other.clone()), "log", stranger).unwrap();
+    while log.statistics().segments < 3 {
+        log.append(log.next(), &[payload(1)]).unwrap().wait().unwrap();
+    }
+    io.overwrite(&segment(2), 0, &other.bytes_of(&segment(2)).unwrap()).unwrap();
+    let error = Log::open(Arc::new(io), "log", options()).unwrap_err();
+    assert!(matches!(error, OpenError::ForeignSegment { segment, .. } if segment.get() == 2), "{error}");
 }

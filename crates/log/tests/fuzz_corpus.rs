@@ -1,64 +1,117 @@
-//! The fuzz targets of `fuzz/`, on stable and in bounded time.
+//! The fuzz targets of `fuzz/` on a stable compiler and in bounded time: over the seeds that are checked in, and over
+//! some thousand inputs that are random or seeds with changes.
+//!
+//! The inputs follow from one number, which is printed. Another one is tried with
+//! `GAPLESS_FUZZ_SEED=7 cargo test -p gapless-log --test fuzz_corpus`. An input that fails is printed; once the fault
+//! behind it is repaired, it becomes a file `fuzz/corpus/TARGET/seed-NAME`.
+
+#![expect(clippy::unwrap_used, reason = "the first thing that does not hold ends the test")]
+#![expect(clippy::print_stdout, reason = "seeds and failing inputs are printed")]
 
 #[path = "../../../fuzz/harness/log.rs"]
 pub mod log;
 
-use std::collections::BTreeMap;
+use std::fs;
+use std::panic::{catch_unwind, resume_unwind};
+use std::path::Path;
 
-#[test]
-fn explore() {
-    let start = std::time::Instant::now();
-    let seed: u64 = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
-    let count: u64 = std::env::var("COUNT").ok().and_then(|s| s.parse().ok()).unwrap_or(1000);
-    let modes: Vec<u8> =
-        std::env::var("MODES").unwrap_or("0,1,3".into()).split(',').map(|s| s.parse().unwrap()).collect();
-    let mut rng = fastrand::Rng::with_seed(seed);
-    let mut failures: BTreeMap<String, (u64, Vec<u8>)> = BTreeMap::new();
-    let place = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
-    let p2 = place.clone();
-    std::panic::set_hook(Box::new(move |info| {
-        *p2.lock().unwrap() = format!(
-            "{} {}",
-            info.location().unwrap(),
-            info.payload_as_str().unwrap_or("").chars().take(160).collect::<String>()
-        );
-    }));
-    for _ in 0..count {
-        let length = rng.usize(1..60);
-        let mut data: Vec<u8> = (0..length).map(|_| rng.u8(..)).collect();
-        data[0] = modes[rng.usize(..modes.len())];
-        let t0 = std::time::Instant::now();
-        let r = std::panic::catch_unwind(|| log::directory(&data));
-        if t0.elapsed().as_millis() > 200 {
-            println!("slow {:?} {data:?}", t0.elapsed());
-        }
-        if r.is_err() {
-            let key = place.lock().unwrap().clone();
-            let key2: String =
-                key.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).take(110).collect();
-            let loc = key.split(' ').next().unwrap().to_string();
-            let e = failures.entry(format!("{loc} {key2}")).or_insert((0, data.clone()));
-            e.0 += 1;
-            if data.len() < e.1.len() {
-                e.1 = data;
+use fastrand::Rng;
+
+const DEFAULT_SEED: u64 = 1;
+/// Random inputs are shorter than this.
+const MAX_RANDOM_BYTES: usize = 300;
+
+type Target = fn(&[u8]);
+
+/// Runs a target on one input; says which one it was if something does not hold.
+fn run(name: &str, target: Target, input: &[u8]) {
+    if let Err(panic) = catch_unwind(|| target(input)) {
+        let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
+        println!("target {name}, input {hex}");
+        resume_unwind(panic);
+    }
+}
+
+/// The seeds that are checked in. What a run of the fuzzer adds to the folder has other names.
+fn seeds(name: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
+    let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seed-")));
+    paths.sort();
+    assert!(!paths.is_empty(), "{name} has seeds");
+    paths.iter().map(|path| fs::read(path).unwrap()).collect()
+}
+
+/// All seeds, then as many inputs again as `count` says, half of them random and half of them changed seeds.
+fn exercise(name: &str, target: Target, count: usize) {
+    let seeds = seeds(name);
+    seeds.iter().for_each(|seed| run(name, target, seed));
+
+    let number = std::env::var("GAPLESS_FUZZ_SEED").map_or(DEFAULT_SEED, |number| number.parse().unwrap());
+    println!("target {name}, GAPLESS_FUZZ_SEED={number}");
+    let mut rng = Rng::with_seed(number);
+    for index in 0..count {
+        let input = if index % 2 == 0 { random(&mut rng) } else { changed(&mut rng, &seeds) };
+        run(name, target, &input);
+    }
+}
+
+fn random(rng: &mut Rng) -> Vec<u8> {
+    let length = rng.usize(1..MAX_RANDOM_BYTES).min(rng.usize(1..MAX_RANDOM_BYTES));
+    (0..length).map(|_| rng.u8(..)).collect()
+}
+
+/// A seed after a few changes: bits, bytes, edges of integers, pieces that are cut out, doubled or taken from another.
+fn changed(rng: &mut Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
+    let mut input = seeds[rng.usize(..seeds.len())].clone();
+    for _ in 0..rng.usize(1..6) {
+        let at = rng.usize(..=input.len().saturating_sub(1));
+        let end = (at + rng.usize(1..17)).min(input.len());
+        match rng.u8(..6) {
+            0 if !input.is_empty() => input[at] ^= 1 << rng.u8(..8),
+            1 if !input.is_empty() => input[at] = rng.u8(..),
+            2 => {
+                let edge: u32 = rng.choice([0, 1, 1 << 31, u32::MAX - 71, u32::MAX]).unwrap();
+                let bytes = edge.to_le_bytes();
+                input[at..end].iter_mut().zip(bytes).for_each(|(byte, edge)| *byte = edge);
+            }
+            3 => drop(input.drain(at..end)),
+            4 => input.extend_from_within(at..end),
+            _ => {
+                let other = &seeds[rng.usize(..seeds.len())];
+                input.extend_from_slice(&other[rng.usize(..=other.len())..]);
             }
         }
     }
-    let _ = std::panic::take_hook();
-    for (k, (n, d)) in &failures {
-        println!("{n} x {k}\n    {d:?}");
-    }
-    println!("{:?}", start.elapsed());
+    input
 }
 
 #[test]
-fn one() {
-    let Ok(data) = std::env::var("DATA") else { return };
-    let data: Vec<u8> = data
-        .split(|c: char| !c.is_ascii_digit())
-        .filter(|s| !s.is_empty())
-        .map(|s| s.parse().unwrap())
-        .collect();
-    log::explain(&data);
-    log::directory(&data);
+fn segment_headers() {
+    exercise("segment_header", log::segment_header, 4000);
+}
+
+#[test]
+fn frame_headers() {
+    exercise("frame_header", log::frame_header, 20_000);
+}
+
+#[test]
+fn records() {
+    exercise("record", log::record, 20_000);
+}
+
+#[test]
+fn controls() {
+    exercise("control", log::control, 20_000);
+}
+
+#[test]
+fn footers() {
+    exercise("footer", log::footer, 20_000);
+}
+
+#[test]
+fn directories() {
+    exercise("directory", log::directory, 3000);
 }

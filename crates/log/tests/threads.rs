@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gapless_log::io::faulty::{Fault, FaultyIo};
 use gapless_log::io::memory::MemoryIo;
@@ -181,6 +181,58 @@ fn maintenance_while_a_segment_is_begun_never_gives_its_number_out_again() {
 }
 
 #[test]
+fn what_a_truncation_on_its_way_cuts_off_is_not_durable_when_an_earlier_frame_is() {
+    let gate = Arc::new(Gate::default());
+    let io = GatedIo { inner: MemoryIo::new(), gate: gate.clone(), at: GateAt::Sync };
+    let (log, _) = Log::open(Arc::new(io), "log", options()).unwrap();
+    log.maintain().unwrap();
+    gate.closed.store(true, Ordering::SeqCst);
+    let old = log.append_next(&["1", "2", "old 3", "old 4"]).unwrap();
+    gate.wait_until_someone_waits();
+    let cut = log.truncate_from(at(3)).unwrap();
+    let new = log.append(at(3), &[b"new 3"]).unwrap();
+    gate.let_one_pass();
+    old.wait().unwrap();
+    assert_eq!((log.next(), log.durable()), (at(4), at(3)), "1 and 2 are durable, the new 3 is not");
+    assert!(new.settled().is_none());
+    gate.open();
+    cut.wait().unwrap();
+    new.wait().unwrap();
+    assert_eq!(log.durable(), at(4));
+    log.close().unwrap();
+}
+
+#[test]
+fn a_read_that_a_release_overtakes_is_told_so_and_not_of_damage() {
+    let gate = Arc::new(Gate::default());
+    let io = GatedIo { inner: MemoryIo::new(), gate: gate.clone(), at: GateAt::Read };
+    let small = Options { hot_bytes: 0, drive: Drive::Caller, ..options() };
+    let (log, _) = Log::open(Arc::new(io), "log", small).unwrap();
+    for _ in 0..20 {
+        log.append_next(&vec![[5; 4000]; 10]).unwrap().wait().unwrap();
+        log.maintain().unwrap();
+    }
+    assert_eq!(log.read(at(1)).unwrap().payload.len(), 4000, "its index is in memory now");
+    gate.closed.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| log.read(at(2)));
+        gate.wait_until_someone_waits();
+        log.release_to(at(150)).unwrap().wait().unwrap();
+        log.maintain().unwrap();
+        for _ in 0..10 {
+            // The released file is filled with zeros and used again.
+            log.append_next(&vec![[5; 4000]; 10]).unwrap().wait().unwrap();
+            log.maintain().unwrap();
+        }
+        gate.open();
+        let read = reader.join().unwrap();
+        assert!(matches!(read, Err(ReadError::Released { .. })), "{read:?}");
+    });
+    assert!(log.statistics().segments_recycled > 0);
+    assert_eq!((log.damage(), log.statistics().checksum_errors), (vec![], 0));
+}
+
+#[test]
 fn readers_and_the_scrub_take_a_released_segment_for_released_and_not_for_damaged() {
     let recycling = Options { hot_bytes: 0, cached_indexes: 1, ..options() };
     let (log, _) = Log::open(Arc::new(MemoryIo::new()), "log", recycling).unwrap();
@@ -279,18 +331,30 @@ fn an_idle_log_certifies_its_last_frame_by_itself() {
 struct Gate {
     closed: AtomicBool,
     waiting: AtomicBool,
+    passes: AtomicU64,
 }
 
 impl Gate {
     fn pass(&self) {
-        while self.closed.load(Ordering::SeqCst) {
+        let one_fewer = |passes: u64| passes.checked_sub(1);
+        while self.closed.load(Ordering::SeqCst)
+            && self.passes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_fewer).is_err()
+        {
             self.waiting.store(true, Ordering::SeqCst);
             std::thread::yield_now();
         }
+        self.waiting.store(false, Ordering::SeqCst);
     }
 
     fn wait_until_someone_waits(&self) {
         while !self.waiting.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn let_one_pass(&self) {
+        self.passes.fetch_add(1, Ordering::SeqCst);
+        while self.passes.load(Ordering::SeqCst) > 0 {
             std::thread::yield_now();
         }
     }
@@ -306,6 +370,7 @@ enum GateAt {
     Sync,
     /// The first write to a segment that is no filling.
     BeginningOfSegment,
+    Read,
 }
 
 /// A disk with a gate.
@@ -349,6 +414,9 @@ impl Io for GatedIo {
 
 impl File for GatedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
+        if self.at == GateAt::Read {
+            self.gate.pass();
+        }
         self.inner.read_at(buffer, offset)
     }
     fn write_at(&self, bytes: &[u8], offset: u64) -> std::io::Result<usize> {

@@ -97,8 +97,21 @@ pub(crate) fn parse(text: &str) -> Files {
     files
 }
 
+/// The content of one file of this length, out of lines with an offset, bytes and a remark, two spaces between them.
+/// Whatever else the lines say is for people; bytes that are not listed are zero.
+pub(crate) fn parse_annotated(text: &str, length: usize) -> Vec<u8> {
+    let mut content = vec![0; length];
+    for line in text.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_hexdigit())) {
+        let mut columns = line.split("  ").filter(|column| !column.is_empty());
+        let offset = usize::from_str_radix(columns.next().unwrap_or_default(), 16).unwrap();
+        let bytes = hex_bytes(columns.next().unwrap_or_default());
+        content[offset..offset + bytes.len()].copy_from_slice(&bytes);
+    }
+    content
+}
+
 /// Bytes written as pairs of hexadecimal digits with spaces between them.
-pub(crate) fn hex_bytes(text: &str) -> Vec<u8> {
+fn hex_bytes(text: &str) -> Vec<u8> {
     text.split_whitespace().map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
 }
 
