@@ -141,7 +141,7 @@ fn a_reader_never_waits_for_a_sync() {
     let io = GatedIo { inner: MemoryIo::new(), gate: gate.clone(), at: GateAt::Sync };
     let (log, _) = Log::open(Arc::new(io), "log", options()).unwrap();
     log.maintain().unwrap();
-    gate.closed.store(true, Ordering::SeqCst);
+    let _opens = gate.close();
     let ticket = log.append_next(&[b"under way"]).unwrap();
     gate.wait_until_someone_waits();
     assert_eq!(log.read(at(1)).unwrap().payload, b"under way" as &[u8]);
@@ -161,7 +161,7 @@ fn maintenance_while_a_segment_is_begun_never_gives_its_number_out_again() {
     let io = GatedIo { inner: disk.clone(), gate: gate.clone(), at: GateAt::BeginningOfSegment };
     let (log, _) = Log::open(Arc::new(io), "log", options()).unwrap();
     log.maintain().unwrap();
-    gate.closed.store(true, Ordering::SeqCst);
+    let _opens = gate.close();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for _ in 0..60 {
@@ -186,7 +186,7 @@ fn what_a_truncation_on_its_way_cuts_off_is_not_durable_when_an_earlier_frame_is
     let io = GatedIo { inner: MemoryIo::new(), gate: gate.clone(), at: GateAt::Sync };
     let (log, _) = Log::open(Arc::new(io), "log", options()).unwrap();
     log.maintain().unwrap();
-    gate.closed.store(true, Ordering::SeqCst);
+    let _opens = gate.close();
     let old = log.append_next(&["1", "2", "old 3", "old 4"]).unwrap();
     gate.wait_until_someone_waits();
     let cut = log.truncate_from(at(3)).unwrap();
@@ -213,7 +213,7 @@ fn a_read_that_a_release_overtakes_is_told_so_and_not_of_damage() {
         log.maintain().unwrap();
     }
     assert_eq!(log.read(at(1)).unwrap().payload.len(), 4000, "its index is in memory now");
-    gate.closed.store(true, Ordering::SeqCst);
+    let _opens = gate.close();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| log.read(at(2)));
         gate.wait_until_someone_waits();
@@ -334,7 +334,21 @@ struct Gate {
     passes: AtomicU64,
 }
 
+/// Opens a gate also when the test fails, so that no thread waits at it for ever.
+struct Opens(Arc<Gate>);
+
+impl Drop for Opens {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
 impl Gate {
+    fn close(self: &Arc<Self>) -> Opens {
+        self.closed.store(true, Ordering::SeqCst);
+        Opens(self.clone())
+    }
+
     fn pass(&self) {
         let one_fewer = |passes: u64| passes.checked_sub(1);
         while self.closed.load(Ordering::SeqCst)
