@@ -1,2 +1,31 @@
-//! Placeholder until its content lands.
-fn main() {}
+//! Benchmarks of Gapless. Absolute figures belong to one machine and one minute; what counts are the ratios within one
+//! run, held against the bars that the design sets.
+//!
+//! A missed bar is printed, not an error: only what cannot be measured makes the program fail.
+
+mod appending;
+mod bars;
+mod cli;
+mod counting_io;
+mod large_log;
+mod log_suite;
+mod machine;
+mod our_log;
+mod raw_loop;
+mod reading;
+mod report;
+mod rival;
+mod samples;
+mod workload;
+mod writing_cost;
+
+use anyhow::Result;
+use clap::Parser;
+
+use crate::cli::{Command, CommandLine};
+
+fn main() -> Result<()> {
+    match CommandLine::parse().command {
+        Command::Log(arguments) => log_suite::run(&arguments),
+    }
+}

@@ -37,13 +37,7 @@ enum Source {
     /// Memory: here they are.
     Hot(Vec<Record>),
     /// Frames of a segment.
-    Extents {
-        segment: SegmentNumber,
-        layout: Layout,
-        file: Arc<dyn File>,
-        extents: Vec<Extent>,
-        end: Position,
-    },
+    Extents { place: SegmentPlace, file: Arc<dyn File>, extents: Vec<Extent>, end: Position },
     /// A record of its own.
     Single { segment: SegmentNumber, entry: Override },
     /// A sealed segment whose index is not in memory.
@@ -62,8 +56,8 @@ impl Shared {
             let source = self.state().source(self.salt, from, end, max_bytes)?;
             match source {
                 Source::Hot(found) => return Ok(found),
-                Source::Extents { segment, layout, file, extents, end } => {
-                    return self.read_extents((segment, layout), &*file, &extents, from..end);
+                Source::Extents { place, file, extents, end } => {
+                    return self.read_extents(place, &*file, &extents, from..end);
                 }
                 Source::Single { segment, entry } => return self.read_single(segment, entry),
                 Source::NotLoaded(segment, geometry) => self.load_index(segment, geometry)?,
@@ -73,11 +67,12 @@ impl Shared {
 
     fn read_extents(
         &self,
-        (segment, layout): (SegmentNumber, Layout),
+        place: SegmentPlace,
         file: &dyn File,
         extents: &[Extent],
         Range { start: from, end }: Range<Position>,
     ) -> Result<Vec<Record>, ReadError> {
+        let segment = place.segment;
         let (Some(first), Some(last)) = (extents.first(), extents.last()) else { return Ok(Vec::new()) };
         let length = (last.offset + last.length - first.offset) as usize;
         let mut buffer = vec![0; length];
@@ -95,13 +90,14 @@ impl Shared {
             let start = (extent.offset - first.offset) as usize;
             let frames = region.slice(start..start + extent.length as usize);
             let wanted = from.max(extent.first)..end.min(extent.end());
-            if collect((self.salt, layout), &frames, extent.first, wanted.clone(), &mut found).is_none() {
+            let place = ExtentPlace { salt: self.salt, place, offset: extent.offset };
+            if place.collect(&frames, extent.first, wanted.clone(), &mut found).is_none() {
                 if !found.is_empty() {
                     // What is good comes first; the next call meets the damage.
                     return Ok(found);
                 }
                 // Damage in front of a record is no damage to it.
-                let alone = find(self.salt, &frames, wanted.start);
+                let alone = place.find(&frames, wanted.start);
                 return alone
                     .map(|record| vec![record])
                     .ok_or_else(|| self.corrupt(segment, extent, wanted.start));
@@ -262,61 +258,133 @@ impl State {
             }
             picked
         };
+        let truncated = self.active.truncations != 0;
         if segment == self.active.number {
             let extents = pick(&self.active.index);
-            let layout = self.active.geometry.layout;
-            return Source::Extents { segment, layout, file: self.active_file.clone(), extents, end };
+            let place = SegmentPlace { segment, layout: self.active.geometry.layout, truncated };
+            return Source::Extents { place, file: self.active_file.clone(), extents, end };
         }
         let geometry =
             self.catalog.segments.get(&segment).map_or(self.active.geometry, |entry| entry.geometry);
         match self.catalog.open_segment(segment) {
             Some(open) => {
                 let (file, extents) = (open.file.clone(), pick(&open.index));
-                Source::Extents { segment, layout: geometry.layout, file, extents, end }
+                let place = SegmentPlace { segment, layout: geometry.layout, truncated };
+                Source::Extents { place, file, extents, end }
             }
             None => Source::NotLoaded(segment, geometry),
         }
     }
 }
 
-/// The record of a position, wherever in the extent it is. No record that is void has a position of the extent's.
-fn find(salt: Salt, frames: &Bytes, position: Position) -> Option<Record> {
-    (0..frames.len()).step_by(RECORD_ALIGNMENT).find_map(|at| Record::decode(salt, frames, at, position))
+/// Where frames are read from.
+#[derive(Clone, Copy)]
+struct SegmentPlace {
+    segment: SegmentNumber,
+    layout: Layout,
+    /// The log has truncated: there are void records with positions that others have now.
+    truncated: bool,
 }
 
-/// Walks the frames of an extent and appends the records of the `wanted` positions; `None` where one is damaged.
-fn collect(
-    (salt, layout): (Salt, Layout),
-    frames: &Bytes,
-    first: Position,
-    wanted: Range<Position>,
-    found: &mut Vec<Record>,
-) -> Option<()> {
-    let mut at = 0;
-    let mut expected = first;
-    while expected < wanted.end {
-        let DecodedFrame::Valid(header, _) = FrameHeader::decode(salt, frames.get(at..)?) else {
-            return None;
-        };
-        let body_at = at + FRAME_HEADER_BYTES;
-        let body = frames.get(body_at..body_at.checked_add(header.body_length as usize)?)?;
-        for record in records(salt, body) {
-            let (_, raw, _) = record.ok()?;
-            if raw.kind != RecordType::Data {
-                continue;
-            }
-            if raw.position != expected {
+/// Where the frames of an extent were read from. A frame that says it belongs elsewhere is not believed: a misdirected write
+/// may have brought an old one here.
+struct ExtentPlace {
+    salt: Salt,
+    place: SegmentPlace,
+    offset: u32,
+}
+
+impl ExtentPlace {
+    fn offset_of(&self, at: usize) -> u32 {
+        self.offset.saturating_add(u32::try_from(at).unwrap_or(u32::MAX))
+    }
+
+    /// Walks the frames and appends the records of the `wanted` positions; `None` where one is damaged.
+    fn collect(
+        &self,
+        frames: &Bytes,
+        first: Position,
+        wanted: Range<Position>,
+        found: &mut Vec<Record>,
+    ) -> Option<()> {
+        let mut at = 0;
+        let mut expected = first;
+        while expected < wanted.end {
+            let DecodedFrame::Valid(header, _) = FrameHeader::decode(self.salt, frames.get(at..)?) else {
+                return None;
+            };
+            if !header.is_at(self.place.segment, self.offset_of(at)) {
                 return None;
             }
-            if wanted.contains(&expected) {
-                found.push(Record::from_raw(frames, &raw)?);
+            let body_at = at + FRAME_HEADER_BYTES;
+            let body = frames.get(body_at..body_at.checked_add(header.body_length as usize)?)?;
+            for record in records(self.salt, body) {
+                let (_, raw, _) = record.ok()?;
+                if raw.kind != RecordType::Data {
+                    continue;
+                }
+                if raw.position != expected {
+                    return None;
+                }
+                if wanted.contains(&expected) {
+                    found.push(Record::from_raw(frames, &raw)?);
+                }
+                expected = advance(expected, 1);
+                if expected >= wanted.end {
+                    return Some(());
+                }
             }
-            expected = advance(expected, 1);
-            if expected >= wanted.end {
-                return Some(());
+            at += self.place.layout.frame_bytes(header.body_length) as usize;
+        }
+        Some(())
+    }
+
+    /// The record of a position although something in the extent is damaged.
+    fn find(&self, frames: &Bytes, position: Position) -> Option<Record> {
+        if self.place.truncated {
+            self.find_in_frame(frames, position)
+        } else {
+            self.find_anywhere(frames, position)
+        }
+    }
+
+    /// In a log that has truncated, a record is believed only where it follows from the start of a frame in its place.
+    fn find_in_frame(&self, frames: &Bytes, position: Position) -> Option<Record> {
+        let SegmentPlace { segment, layout, .. } = self.place;
+        let mut at = 0;
+        while at < frames.len() {
+            let header = match FrameHeader::decode(self.salt, &frames[at..]) {
+                DecodedFrame::Valid(header, _) if header.is_at(segment, self.offset_of(at)) => header,
+                _ => {
+                    at += layout.alignment() as usize;
+                    continue;
+                }
+            };
+            let body_at = at + FRAME_HEADER_BYTES;
+            let body = frames.get(body_at..body_at.checked_add(header.body_length as usize)?)?;
+            let good = records(self.salt, body).map_while(Result::ok).map(|(_, raw, _)| raw);
+            let mut data = good.filter(|raw| raw.kind == RecordType::Data);
+            if let Some(raw) = data.find(|raw| raw.position == position) {
+                return Record::from_raw(frames, &raw);
+            }
+            at += layout.frame_bytes(header.body_length) as usize;
+        }
+        None
+    }
+
+    /// In a log that never truncated there is one record of a position, wherever it lies.
+    fn find_anywhere(&self, frames: &Bytes, position: Position) -> Option<Record> {
+        let mut at = 0;
+        while at < frames.len() {
+            let (offset, place) = (self.offset_of(at), self.place);
+            match FrameHeader::end_of_stray(self.salt, &frames[at..], place.segment, offset, place.layout) {
+                Some(end) => at += (end - offset) as usize,
+                None => match Record::decode(self.salt, frames, at, position) {
+                    Some(record) => return Some(record),
+                    None => at += RECORD_ALIGNMENT,
+                },
             }
         }
-        at += layout.frame_bytes(header.body_length) as usize;
+        None
     }
-    Some(())
 }

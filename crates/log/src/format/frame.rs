@@ -19,7 +19,7 @@
 use gapless_types::limits::{MAX_FRAME_BYTES, MAX_SEGMENT_BYTES};
 use gapless_types::{FrameNumber, Position, SegmentNumber};
 
-use super::{FRAME_HEADER_BYTES, Salt, get, put};
+use super::{FRAME_HEADER_BYTES, Layout, Salt, get, put};
 
 const MAGIC: [u8; 4] = *b"GLFR";
 
@@ -117,6 +117,28 @@ impl FrameHeader {
                 .map(Position::new),
         };
         DecodedFrame::Valid(header, checksum)
+    }
+
+    /// Whether it lies where it was written to.
+    pub(crate) fn is_at(&self, segment: SegmentNumber, offset: u32) -> bool {
+        self.segment == segment && self.offset == offset
+    }
+
+    /// Where a good frame ends that lies at `offset` and says that it belongs elsewhere: what is in it must not be taken for
+    /// what belongs here.
+    pub(crate) fn end_of_stray(
+        salt: Salt,
+        bytes: &[u8],
+        segment: SegmentNumber,
+        offset: u32,
+        layout: Layout,
+    ) -> Option<u32> {
+        match FrameHeader::decode(salt, bytes) {
+            DecodedFrame::Valid(header, _) if !header.is_at(segment, offset) => {
+                Some(offset.saturating_add(layout.frame_bytes(header.body_length)))
+            }
+            _ => None,
+        }
     }
 
     /// The number of the last frame known durable when this one was written; 0 if none was.

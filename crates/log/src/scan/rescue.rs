@@ -1,14 +1,18 @@
 //! Saves the records that are good among the bytes of damaged frames.
 //!
-//! Three things keep strangers out: a record's checksum starts with the log's id, so that no payload passes for a record;
+//! What keeps strangers out: a record's checksum starts with the log's id, so that no payload passes for a record;
 //! positions must ascend within the gap; and frames that lie where they do not belong are stepped over with all their
-//! records, so that a misdirected write does not bring old records back.
+//! records.
+//!
+//! Once a log has truncated, there are void records with positions that others have now, and a misdirected block may bring
+//! one here without its frame. Then only the records in front of the first bad one are believed, in a frame whose header
+//! is good and in its place: they follow each other from where they must begin.
 
 use std::io;
 
 use super::{Scan, Witness};
 use crate::format::control::Control;
-use crate::format::frame::{DecodedFrame, FrameHeader};
+use crate::format::frame::FrameHeader;
 use crate::format::record::{RawRecord, RecordType};
 use crate::format::{FRAME_HEADER_LENGTH, RECORD_HEADER_BYTES, RECORD_HEADER_LENGTH};
 use crate::index::{Override, advance};
@@ -32,6 +36,9 @@ impl Scan<'_> {
         witness: &Witness,
         controls: &mut Controls,
     ) -> io::Result<Rescued> {
+        if self.state.truncations != 0 || witness.truncations != 0 {
+            return self.rescue_in_front(header, witness, controls);
+        }
         let mut rescued = Rescued::default();
         let mut expected = self.state.next_position;
         let believed_until = header.map_or(0, |header| {
@@ -68,21 +75,41 @@ impl Scan<'_> {
         Ok(rescued)
     }
 
+    /// Takes the records of a frame up to the first bad one.
+    fn rescue_in_front(
+        &mut self,
+        header: Option<&FrameHeader>,
+        witness: &Witness,
+        controls: &mut Controls,
+    ) -> io::Result<Rescued> {
+        let mut rescued = Rescued::default();
+        let Some(header) = header else { return Ok(rescued) };
+        let mut offset = header.offset.saturating_add(FRAME_HEADER_LENGTH);
+        let end = offset.saturating_add(header.body_length).min(witness.offset);
+        let mut expected = self.state.next_position;
+        while offset < end {
+            let Some((kind, position, length)) = self.record_at(offset, end, end, controls)? else { break };
+            let entry = Override { position, offset, length };
+            match kind {
+                RecordType::Data if position == expected && position < witness.first_position => {
+                    expected = advance(position, 1);
+                    rescued.data.push(entry);
+                }
+                RecordType::Data => break,
+                RecordType::Repair => self.state.index.overrides.push(entry),
+                _ => {}
+            }
+            rescued.count += 1;
+            offset += length;
+        }
+        Ok(rescued)
+    }
+
     /// Where a good frame ends that says it belongs elsewhere.
     fn end_of_displaced_frame(&mut self, offset: u32) -> io::Result<Option<u32>> {
-        let layout = self.state.geometry.layout;
-        if !offset.is_multiple_of(layout.alignment()) && !offset.is_multiple_of(512) {
-            return Ok(None);
-        }
+        let (segment, layout) = (self.state.number, self.state.geometry.layout);
         let bytes = self.window.bytes(offset, FRAME_HEADER_LENGTH)?;
-        Ok(match FrameHeader::decode(self.salt, bytes) {
-            DecodedFrame::Valid(header, _)
-                if header.segment != self.state.number || header.offset != offset =>
-            {
-                Some(offset.saturating_add(layout.frame_bytes(header.body_length)))
-            }
-            _ => None,
-        })
+        Ok(FrameHeader::end_of_stray(self.salt, bytes, segment, offset, layout))
     }
 
     /// The record at a place, if there is a good one; those of the log's own are applied where they are believed.

@@ -1,0 +1,54 @@
+//! What can be asked for on the command line, and where things go if it is not said.
+
+use std::env;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(about = "Benchmarks of Gapless: ratios within one run")]
+pub(crate) struct CommandLine {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// The log against a raw file and against its rivals
+    Log(LogArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogArguments {
+    /// The program that measures rivals, built from `bench/rivals`
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rivals: PathBuf,
+    /// Few appends and few rounds: a first look in less than a minute
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Where the figures go as JSON [default: bench/log.json in the target directory]
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Directory on the disk to measure [default: bench in the target directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl LogArguments {
+    pub(crate) fn json(&self) -> PathBuf {
+        self.json.clone().unwrap_or_else(|| default_directory().join("log.json"))
+    }
+
+    /// Not the system's directory for temporary files: that one is often memory, where a sync costs nothing.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(default_directory)
+    }
+}
+
+/// Where cargo builds, as it tells the programs it runs; else the `target` of the current directory.
+fn default_directory() -> PathBuf {
+    let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let root = package.as_deref().and_then(|package| package.parent()).map(PathBuf::from).unwrap_or_default();
+    let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root.join(target).join("bench")
+}

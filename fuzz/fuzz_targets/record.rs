@@ -1,0 +1,6 @@
+#![no_main]
+
+#[path = "../harness/log.rs"]
+mod log;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| log::record(data));
