@@ -64,18 +64,53 @@ impl<'a> Window<'a> {
         from.is_some_and(|from| from as usize + length as usize <= self.buffer.len())
     }
 
+    /// Makes the buffer hold `length` bytes from `offset` on. What it holds of them already is not read again.
     fn fill(&mut self, offset: u32, length: u32) -> io::Result<()> {
-        self.buffer.resize(length as usize, 0);
+        let skipped = offset.checked_sub(self.start).map(|skipped| skipped as usize);
+        match skipped.filter(|&skipped| skipped < self.buffer.len()) {
+            Some(skipped) => drop(self.buffer.drain(..skipped)),
+            None => self.buffer.clear(),
+        }
         self.start = offset;
-        let read = match read_up_to(self.file, &mut self.buffer, u64::from(offset)) {
+        let kept = self.buffer.len();
+        self.buffer.resize(length as usize, 0);
+        let read = match read_up_to(self.file, &mut self.buffer[kept..], u64::from(offset) + kept as u64) {
             Ok(read) => read,
             Err(error) => {
                 self.buffer.clear();
                 return Err(error);
             }
         };
-        self.buffer.truncate(read);
+        self.buffer.truncate(kept + read);
         self.bytes_read += read as u64;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::io::memory::MemoryIo;
+    use crate::io::{Io, OpenMode, write_all_at};
+
+    #[test]
+    fn whatever_is_asked_for_is_there_and_nothing_is_read_twice_going_forwards() {
+        let io = MemoryIo::new();
+        io.create_dir(Path::new("dir")).unwrap();
+        let file = io.open(Path::new("dir/file"), OpenMode::Create).unwrap();
+        let content: Vec<u8> = (0..5_000_000u32).map(|n| (n / 7 % 251) as u8).collect();
+        write_all_at(&*file, &content, 0).unwrap();
+        let mut window = Window::new(&*file, 4_900_000);
+        let mut at = 0;
+        for length in [64, 1_500_000, 64, 3, 2_000_000, 64, 900_000].into_iter().chain([64; 1000]) {
+            let end = (at + length).min(4_900_000);
+            assert_eq!(window.bytes(at, length).unwrap(), &content[at as usize..end as usize]);
+            at = end;
+        }
+        let ahead = window.bytes_read() - u64::from(at);
+        assert!(ahead <= u64::from(READ_AHEAD), "{ahead} bytes more than were asked for");
+        assert_eq!(window.bytes(10, 20).unwrap(), &content[10..30], "backwards it reads again");
     }
 }
