@@ -62,33 +62,20 @@ impl Bytes<'_> {
     }
 }
 
-/// A disk on which something happened.
-pub(super) struct Damaged {
-    pub(super) io: MemoryIo,
-    /// Whether blocks of the log lie where others belong, and begin in the middle of a frame: nothing tells whose they are.
-    pub(super) nameless: bool,
-}
-
 /// Runs the program on a copy of a history's disk.
-pub(super) fn run(history: &History, program: &mut Bytes<'_>) -> Damaged {
+pub(super) fn run(history: &History, program: &mut Bytes<'_>) -> MemoryIo {
     let io = history.io.fork();
-    let mut nameless = false;
     for _ in 0..MAX_STEPS {
         if program.is_empty() {
             break;
         }
         // A step that does not fit what is there by now changes nothing.
-        let _ = step(history, &io, program, &mut nameless);
+        let _ = step(history, &io, program);
     }
-    Damaged { io, nameless }
+    io
 }
 
-fn step(
-    history: &History,
-    io: &MemoryIo,
-    program: &mut Bytes<'_>,
-    nameless: &mut bool,
-) -> std::io::Result<()> {
+fn step(history: &History, io: &MemoryIo, program: &mut Bytes<'_>) -> std::io::Result<()> {
     let action = program.byte();
     let (path, offset) = place(history, program);
     let content = io.bytes_of(&path)?;
@@ -116,7 +103,6 @@ fn step(
             let piece = &bytes[from..(from + count).min(bytes.len())];
             let to = offset / BLOCK as u64 * BLOCK as u64;
             let room = usize::try_from(length.saturating_sub(to)).unwrap_or(0);
-            *nameless |= !piece.starts_with(b"GLFR");
             io.overwrite(&path, to, &piece[..piece.len().min(room)])
         }
         9 => io.set_len(&path, shorter_or_longer(length, offset, program)),

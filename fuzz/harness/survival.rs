@@ -11,7 +11,7 @@ use gapless_log::{
 };
 use gapless_types::Position;
 
-use super::damage::{self, Bytes, Damaged, plant};
+use super::damage::{self, Bytes, plant};
 use super::history::{self, DIRECTORY, History, Write, options, payload, write_of};
 use super::{reseal, salt};
 
@@ -39,14 +39,11 @@ pub(super) fn of_arbitrary_files(data: &[u8]) {
 pub(super) fn of_damage(data: &[u8]) {
     let mut data = Bytes(data);
     let history = &history::all()[usize::from(data.byte()) % history::all().len()];
-    let Damaged { io, nameless } = damage::run(history, &mut data);
+    let io = damage::run(history, &mut data);
     check_frames(history, &io);
     let Some((log, _)) = open(&io, history.layout) else { return };
     let found = Found::by(&log);
-    // Records that went astray without their frame's header are good ones, and nothing tells whether a truncation has made
-    // them void since.
-    let moment = if nameless { AtOneMoment::Perhaps } else { AtOneMoment::Surely };
-    found.check(history, moment);
+    found.check(history);
     reopen_after_an_append(&io, history, log, &found);
 }
 
@@ -54,7 +51,7 @@ pub(super) fn of_damage(data: &[u8]) {
 pub(super) fn of_forgery(data: &[u8]) {
     let mut data = Bytes(data);
     let history = &history::all()[usize::from(data.byte()) % history::all().len()];
-    let Damaged { io, .. } = damage::run(history, &mut data);
+    let io = damage::run(history, &mut data);
     let directory = Path::new(DIRECTORY);
     for name in io.list(directory).expect("the directory is there") {
         let path = directory.join(name);
@@ -117,13 +114,6 @@ fn check_frames(history: &History, io: &MemoryIo) {
     }
 }
 
-/// Whether everything that can be read must have been true at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AtOneMoment {
-    Surely,
-    Perhaps,
-}
-
 /// What a reader gets.
 #[derive(Debug)]
 struct Found {
@@ -169,7 +159,7 @@ impl Found {
     }
 
     /// Nothing was invented, and all of it was true at one moment.
-    fn check(&self, history: &History, at_one_moment: AtOneMoment) {
+    fn check(&self, history: &History) {
         let writes: BTreeMap<u64, Write> = self
             .records
             .iter()
@@ -183,7 +173,7 @@ impl Found {
                 && writes.iter().all(|(position, write)| moment.records.get(position) == Some(write))
         };
         assert!(
-            at_one_moment == AtOneMoment::Perhaps || history.moments.iter().any(agrees),
+            history.moments.iter().any(agrees),
             "no moment of the log had these records and ended at {}: {writes:?}",
             self.next
         );
