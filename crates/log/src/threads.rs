@@ -89,8 +89,7 @@ fn keep_up(shared: &Arc<Shared>) {
         if shared.options.scrub_bytes_per_second > 0 && now >= scrub_at {
             // A read error is met again by whoever reads there, and reported to him.
             let bytes = scrub.step().ok().flatten().map_or(0, |scrubbed| scrubbed.bytes);
-            let pause = Duration::from_secs_f64(bytes as f64 / shared.options.scrub_bytes_per_second as f64);
-            scrub_at = now + pause.max(MAINTENANCE_INTERVAL);
+            scrub_at = now + scrub_pause(bytes, shared.options.scrub_bytes_per_second);
         }
         let state = shared.state();
         if state.closed || state.fault.is_some() {
@@ -102,5 +101,21 @@ fn keep_up(shared: &Arc<Shared>) {
             // Preparing failed: room may come.
             let _ = shared.upkeep.wait_timeout(state, MAINTENANCE_INTERVAL);
         }
+    }
+}
+
+/// How long the scrub rests after it has read this many bytes, so that it stays below its rate.
+fn scrub_pause(bytes: u64, bytes_per_second: u64) -> Duration {
+    Duration::from_secs_f64(bytes as f64 / bytes_per_second as f64).max(MAINTENANCE_INTERVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scrub_rests_as_long_as_its_rate_demands() {
+        assert_eq!(scrub_pause(64 << 20, 16 << 20), Duration::from_secs(4));
+        assert_eq!(scrub_pause(0, 16 << 20), MAINTENANCE_INTERVAL);
     }
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use gapless_log::io::faulty::{Fault, FaultyIo};
 use gapless_log::io::memory::MemoryIo;
@@ -324,6 +325,27 @@ fn an_idle_log_certifies_its_last_frame_by_itself() {
     drop(log);
     let (_, report) = Log::open(Arc::new(io), "log", Options { drive: Drive::Caller, ..options() }).unwrap();
     assert_eq!(report.next, at(2));
+}
+
+#[test]
+fn a_log_with_threads_scrubs_its_sealed_segments_by_itself() {
+    /// Each look at it is two seconds later.
+    #[derive(Debug, Default)]
+    struct Hasty(AtomicU64);
+    impl gapless_log::Clock for Hasty {
+        fn now(&self) -> Duration {
+            Duration::from_secs(2 * self.0.fetch_add(1, Ordering::SeqCst))
+        }
+    }
+    let hasty = Options { clock: Arc::new(Hasty::default()), ..options() };
+    let (log, _) = Log::open(Arc::new(MemoryIo::new()), "log", hasty).unwrap();
+    let mut appends = 0;
+    while log.statistics().scrubbed_bytes == 0 {
+        log.append_next(&vec![[1; 1000]; 50]).unwrap().wait().unwrap();
+        appends += 1;
+        assert!(appends < 20_000, "never scrubbed");
+    }
+    assert_eq!(log.damage(), []);
 }
 
 /// Lets a test hold a sync.
