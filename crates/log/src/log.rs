@@ -187,10 +187,12 @@ impl Log {
         let payload = [payload];
         let payloads = Payloads::check(&payload, &shared.options)?;
         let body = payloads.encode_repair(shared.salt, position);
+        // Rot in a sealed segment shows when it is read, and is no hole in the catalog.
+        let rotten = matches!(self.read(position), Err(ReadError::Corrupt { .. }));
         shared.enqueue(
             |state| {
                 let damaged = state.catalog.unrepaired();
-                if !damaged.iter().any(|(hole, _)| hole.contains(&position)) {
+                if !rotten && !damaged.iter().any(|(hole, _)| hole.contains(&position)) {
                     return Err(AppendError::NotDamaged(position));
                 }
                 let action = Action::Repair { position };

@@ -239,6 +239,10 @@ impl State {
             }
             Place::Hole(segment) => Err(ReadError::Corrupt { position: from, segment }),
             Place::Nowhere => Err(ReadError::Corrupt { position: from, segment: self.active.number }),
+            // Only a release that contradicts itself leaves positions in a segment that it let go.
+            Place::Segment(segment, _) if !self.catalog.segments.contains_key(&segment) => {
+                Err(ReadError::Corrupt { position: from, segment })
+            }
             Place::Segment(segment, run_end) => Ok(self.extents(segment, from, end.min(run_end), max_bytes)),
         }
     }
@@ -372,17 +376,20 @@ impl ExtentPlace {
         None
     }
 
-    /// In a log that never truncated there is one record of a position, wherever it lies.
+    /// In a log that never truncated there is one record of a position, wherever it lies. What a frame that went astray
+    /// covers is passed over, up to where one lies in its place again.
     fn find_anywhere(&self, frames: &Bytes, position: Position) -> Option<Record> {
-        let mut at = 0;
-        while at < frames.len() {
-            let (offset, place) = (self.offset_of(at), self.place);
-            match FrameHeader::end_of_stray(self.salt, &frames[at..], place.segment, offset, place.layout) {
-                Some(end) => at += (end - offset) as usize,
-                None => match Record::decode(self.salt, frames, at, position) {
-                    Some(record) => return Some(record),
-                    None => at += RECORD_ALIGNMENT,
-                },
+        let mut stray_until = 0;
+        for at in (0..frames.len()).step_by(RECORD_ALIGNMENT) {
+            if let DecodedFrame::Valid(header, _) = FrameHeader::decode(self.salt, &frames[at..]) {
+                let in_place = header.is_at(self.place.segment, self.offset_of(at));
+                stray_until =
+                    if in_place { at } else { at + FRAME_HEADER_BYTES + header.body_length as usize };
+            }
+            if at >= stray_until
+                && let Some(record) = Record::decode(self.salt, frames, at, position)
+            {
+                return Some(record);
             }
         }
         None

@@ -171,12 +171,10 @@ impl<'a> Recovery<'a> {
             self.recovered.damage.push(Damage::at(Finding::BadHeader, number, 0..SEGMENT_HEADER_BYTES));
         }
         let short = length != u64::from(header.geometry.capacity);
+        let footer = if short { None } else { self.load_footer(&header, &*file)? };
+        let sealed = footer.as_ref().is_some_and(|footer| footer.sealed);
         // A footer does not tell what is missing in front of the first frame it knows.
-        let footer = if short || headless { None } else { self.load_footer(&header, &*file)? };
-        let (sealed, footer) = match footer {
-            Some(footer) => (footer.sealed, Some(footer)),
-            None => (false, None),
-        };
+        let footer = footer.filter(|_| !headless);
         let footer_end = footer.as_ref().map(|footer| footer.end_offset);
         let footer_witness = footer.as_ref().map(Witness::footer);
         let footer_controls = footer.as_ref().map(|footer| footer.controls.clone());
@@ -409,6 +407,11 @@ pub(crate) fn read_footer(
     };
     let mut index = vec![0; length as usize];
     bytes_read += read_up_to(file, &mut index, trailer_at - u64::from(length))? as u64;
-    let footer = Footer::decode(salt, &index, &trailer);
+    // It must not speak of frames where none can be.
+    let fits = |footer: &Footer| {
+        footer.end_offset <= geometry.content_end()
+            && footer.end_offset.is_multiple_of(geometry.layout.alignment())
+    };
+    let footer = Footer::decode(salt, &index, &trailer).filter(fits);
     Ok(LoadedFooter { bad: footer.is_none(), footer, bytes_read })
 }

@@ -561,3 +561,17 @@ fn a_segment_of_another_log_is_refused() {
     let error = Log::open(Arc::new(io), "log", options()).unwrap_err();
     assert!(matches!(error, OpenError::ForeignSegment { segment, .. } if segment.get() == 2), "{error}");
 }
+
+#[test]
+fn rot_that_a_reader_found_can_be_repaired() {
+    let io = log_with(40);
+    let (number, offset) = frame_of(&io, 5);
+    flip(&io, number, offset + 64 + 24 + 5);
+    let (log, _) = open(&io);
+    assert!(matches!(log.read(at(5)), Err(ReadError::Corrupt { .. })));
+    log.repair(at(5), &payload(5)).unwrap().wait().unwrap();
+    assert!(matches!(log.repair(at(5), &payload(5)), Err(AppendError::NotDamaged(_))));
+    assert_reads(&log, 1..=80);
+    drop(log);
+    assert_reads(&open(&io).0, 1..=80);
+}
