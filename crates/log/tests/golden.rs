@@ -9,7 +9,7 @@
 //! - The worked example of `docs/format.md` is a real log.
 //!
 //! If the format or the habits of the writer change on purpose, `GAPLESS_WRITE_GOLDEN=1 cargo test -p gapless-log --test
-//! golden` writes the `.hex` files anew, and the difference is part of the review. The `.txt` files are written by hand:
+//! golden` writes the `.hex` files anew, and the difference is part of the review. The `.txt` files were made once and read:
 //! they say what must come out. What a released version wrote stays here in a folder of its own and is only read.
 
 #![expect(clippy::unwrap_used, reason = "the first thing that does not hold ends the test")]
