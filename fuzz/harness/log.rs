@@ -14,6 +14,7 @@ use gapless_log::format::frame::{DecodedFrame, FrameHeader};
 use gapless_log::format::record::{RawRecord, RecordType, Stored, record_bytes, records, unpack};
 use gapless_log::format::segment::{DecodedHeader, SegmentHeader};
 use gapless_log::format::{FRAME_HEADER_BYTES, LogId, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, Salt};
+use gapless_types::limits::LAST_LOG_NUMBER;
 use gapless_types::{Position, SegmentNumber};
 
 mod damage;
@@ -117,9 +118,14 @@ pub fn control(data: &[u8]) {
     let Some((head, payload)) = data.split_at_checked(9) else { return };
     let mut position = [0; 8];
     position.copy_from_slice(&head[1..]);
+    let position = u64::from_le_bytes(position);
+    // No record can be decoded that has another one.
+    if position > LAST_LOG_NUMBER + 1 {
+        return;
+    }
     let record = RawRecord {
         kind: TYPES[usize::from(head[0]) % TYPES.len()],
-        position: Position::new(u64::from_le_bytes(position)),
+        position: Position::new(position),
         payload: Stored::Plain(payload),
     };
     let Some(control) = Control::decode(&record) else { return };

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gapless_types::SegmentNumber;
+use gapless_types::limits::LAST_SEGMENT_NUMBER;
 
 use crate::catalog::{Catalog, OpenSegment, SegmentEntry};
 use crate::error::{AppendError, Fault};
@@ -84,6 +85,10 @@ impl Shared {
         let (number, geometry, spare, too_small) = {
             let mut state = self.state();
             state.check_open()?;
+            if state.next_segment.get() > LAST_SEGMENT_NUMBER {
+                let last = u64::from(LAST_SEGMENT_NUMBER);
+                return Err(AppendError::NumbersExhausted { what: "segment", last });
+            }
             if state.prepared.as_ref().is_some_and(|prepared| prepared.geometry.content_bytes() >= content) {
                 return Ok(());
             }
@@ -125,7 +130,8 @@ impl Shared {
             if let Some(prepared) = state.prepared.take() {
                 // In the same moment its number is given out and its room counts as that of the active segment: whoever
                 // prepares the next one from now on must do so behind it.
-                state.next_segment = prepared.number.next().expect("2^32 segments cannot be written");
+                state.next_segment =
+                    prepared.number.next().expect("segment numbers end long before 32 bits do");
                 state.reserve.rotated(prepared.geometry.content_bytes());
                 return Ok(prepared);
             }

@@ -4,7 +4,7 @@
 //! certified durable is never dropped, its good records are rescued and its bad ones named.
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use gapless_types::{Position, SegmentNumber};
 
@@ -61,6 +61,8 @@ pub struct Damage {
     pub finding: Finding,
     /// In which segment.
     pub segment: SegmentNumber,
+    /// The last segment concerned: another one only where several next to each other are missing.
+    pub last_segment: SegmentNumber,
     /// Where in its file.
     pub bytes: Range<u32>,
     /// Numbers of the frames concerned; empty if none is.
@@ -74,17 +76,28 @@ pub struct Damage {
 impl Damage {
     /// A finding that concerns no position.
     pub(crate) fn at(finding: Finding, segment: SegmentNumber, bytes: Range<u32>) -> Self {
-        Self { finding, segment, bytes, frames: 0..0, positions: Vec::new(), rescued: 0 }
+        let positions = Vec::new();
+        Self { finding, segment, last_segment: segment, bytes, frames: 0..0, positions, rescued: 0 }
+    }
+
+    /// Segments next to each other whose files are gone, and with them these positions.
+    pub(crate) fn missing(segments: RangeInclusive<SegmentNumber>, positions: Range<Position>) -> Self {
+        let positions = if positions.is_empty() { Vec::new() } else { vec![positions] };
+        let last_segment = *segments.end();
+        Self { last_segment, positions, ..Self::at(Finding::MissingSegment, *segments.start(), 0..0) }
     }
 }
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} in segment {} at bytes {}..{}",
-            self.finding, self.segment, self.bytes.start, self.bytes.end
-        )?;
+        if self.last_segment > self.segment {
+            write!(f, "missing segments {} to {}", self.segment, self.last_segment)?;
+        } else if self.finding == Finding::MissingSegment {
+            write!(f, "missing segment {}", self.segment)?;
+        } else {
+            let (finding, segment) = (self.finding, self.segment);
+            write!(f, "{finding} in segment {segment} at bytes {}..{}", self.bytes.start, self.bytes.end)?;
+        }
         if !self.frames.is_empty() {
             write!(f, ", frames {}..{}", self.frames.start, self.frames.end)?;
         }

@@ -67,6 +67,11 @@ impl<'a> Payloads<'a> {
         Ok(Self { stored, plain_bytes })
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.stored.len() as u64
+    }
+
     /// Where each record will start in the body.
     pub(crate) fn starts(&self) -> Vec<u32> {
         let mut at = 0;

@@ -56,6 +56,9 @@ pub enum OpenError {
     /// Segments are missing or short.
     #[error("segments are missing or have the wrong length: {}", list(.0))]
     MissingSegments(Vec<Damage>),
+    /// A log that should start behind the last position that a log can have.
+    #[error("a log cannot start at position {0}")]
+    FirstPosition(Position),
     /// The disk failed.
     #[error("cannot {action} {path}")]
     Io {
@@ -119,6 +122,14 @@ pub enum AppendError {
         next: Position,
         /// Where the caller wanted to append.
         given: Position,
+    },
+    /// A position or a segment behind the last one that a log can have.
+    #[error("a log ends at {what} {last}")]
+    NumbersExhausted {
+        /// Which number.
+        what: &'static str,
+        /// The last one there is.
+        last: u64,
     },
     /// Truncation of what has been released.
     #[error("positions below {first} are released and cannot be truncated at {given}")]

@@ -161,6 +161,29 @@ pub fn parse_segment_file_name(name: &str) -> Option<SegmentNumber> {
 
 /// Little-endian integers out of bytes whose length the caller has checked.
 pub(crate) mod get {
+    use gapless_types::limits::{LAST_LOG_NUMBER, LAST_SEGMENT_NUMBER};
+    use gapless_types::{FrameNumber, Position, SegmentNumber};
+
+    /// A position, or one behind the last there is.
+    pub(crate) fn position(bytes: &[u8], at: usize) -> Option<Position> {
+        Some(u64(bytes, at)).filter(|&value| value <= LAST_LOG_NUMBER + 1).map(Position::new)
+    }
+
+    /// A position or none, which is all ones; `None` if it is neither.
+    pub(crate) fn position_or_none(bytes: &[u8], at: usize) -> Option<Option<Position>> {
+        if u64(bytes, at) == u64::MAX { Some(None) } else { position(bytes, at).map(Some) }
+    }
+
+    /// A frame number that has a successor.
+    pub(crate) fn frame_number(bytes: &[u8], at: usize) -> Option<FrameNumber> {
+        Some(u64(bytes, at)).filter(|&value| value <= LAST_LOG_NUMBER).and_then(FrameNumber::new)
+    }
+
+    /// A segment number that has a successor.
+    pub(crate) fn segment_number(bytes: &[u8], at: usize) -> Option<SegmentNumber> {
+        Some(u32(bytes, at)).filter(|&value| value <= LAST_SEGMENT_NUMBER).and_then(SegmentNumber::new)
+    }
+
     pub(crate) fn u32(bytes: &[u8], at: usize) -> u32 {
         let mut value = [0; 4];
         value.copy_from_slice(&bytes[at..at + 4]);

@@ -127,9 +127,12 @@ pub(crate) fn truncate_ranges(ranges: &mut Vec<Range<Position>>, from: Position)
     });
 }
 
-/// `count` positions behind `position`.
+/// `count` positions behind `position`. What is appended and what is decoded ends at [`LAST_LOG_NUMBER`], and a batch or a frame
+/// has fewer than 2^32 records.
+///
+/// [`LAST_LOG_NUMBER`]: gapless_types::limits::LAST_LOG_NUMBER
 pub(crate) fn advance(position: Position, count: u64) -> Position {
-    position.checked_add(count).expect("2^64 positions cannot be appended")
+    position.checked_add(count).expect("positions end long before 64 bits do")
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use crate::error::OpenError;
 use crate::format::frame::{DecodedFrame, FrameHeader};
 use crate::format::segment::{DecodedHeader, SegmentHeader};
 use crate::format::{
-    FRAME_HEADER_BYTES, Geometry, Layout, LogId, SEGMENT_HEADER_BYTES, parse_segment_file_name,
-    segment_file_name,
+    FRAME_HEADER_BYTES, Geometry, Layout, LogId, RECORD_ALIGNMENT, SEGMENT_HEADER_BYTES,
+    parse_segment_file_name, segment_file_name,
 };
 use crate::io::{File, Io, OpenMode, read_up_to};
 use crate::window::Window;
@@ -194,40 +194,64 @@ fn common_log(candidates: &[Candidate]) -> Result<Option<LogId>, OpenError> {
 /// Stands for the checksum of a frame that nobody knows.
 const UNKNOWN_CHECKSUM: u32 = 0;
 
-/// What a lost header said, as far as the first good frame tells; `None` if the segment has no good frame.
+/// What a lost header said, as far as the frames tell; `None` if the segment has no good one. The layout is that of the
+/// other segments, unless the frames lie as only another one lets them.
 fn header_from_frames(
     file: &dyn File,
     log: LogId,
     number: SegmentNumber,
-    layout: Layout,
+    usual: Layout,
     length: u64,
 ) -> io::Result<Option<SegmentHeader>> {
-    let geometry = Geometry { capacity: u32::try_from(length).unwrap_or(0), layout };
-    let mut window = Window::new(file, geometry.content_end());
-    let mut offset = Geometry::CONTENT_START;
-    while offset < geometry.content_end() {
-        let bytes: [u8; FRAME_HEADER_BYTES] = match layout {
-            Layout::Aligned => window.glance(offset)?,
-            Layout::Packed => window.fixed(offset)?,
-        };
+    let capacity = u32::try_from(length).unwrap_or(0);
+    let content_end = Geometry { capacity, layout: usual }.content_end();
+    let frames = frames_of(file, log, number, content_end)?;
+    let Some((offset, first)) = frames.first() else { return Ok(None) };
+    let is_first = *offset == Geometry::CONTENT_START && first.offset == *offset;
+    let layout = layout_from_frames(&frames).unwrap_or(usual);
+    Ok(Some(SegmentHeader {
+        log,
+        number,
+        geometry: Geometry { capacity, layout },
+        first_frame: first.number,
+        previous_checksum: if is_first { first.previous_checksum } else { UNKNOWN_CHECKSUM },
+        first_position: first.first_position,
+        truncations: first.truncations,
+        lowest_truncated: first.lowest_truncated,
+    }))
+}
+
+/// Every frame header of this segment, wherever it lies, with its place.
+fn frames_of(
+    file: &dyn File,
+    log: LogId,
+    number: SegmentNumber,
+    content_end: u32,
+) -> io::Result<Vec<(u32, FrameHeader)>> {
+    let mut window = Window::new(file, content_end);
+    let mut found = Vec::new();
+    for offset in (Geometry::CONTENT_START..content_end).step_by(RECORD_ALIGNMENT) {
+        let bytes: [u8; FRAME_HEADER_BYTES] = window.fixed(offset)?;
         match FrameHeader::decode(log.salt(), &bytes) {
-            DecodedFrame::Valid(frame, _) if frame.segment == number => {
-                let is_first = offset == Geometry::CONTENT_START && frame.offset == offset;
-                return Ok(Some(SegmentHeader {
-                    log,
-                    number,
-                    geometry,
-                    first_frame: frame.number,
-                    previous_checksum: if is_first { frame.previous_checksum } else { UNKNOWN_CHECKSUM },
-                    first_position: frame.first_position,
-                    truncations: frame.truncations,
-                    lowest_truncated: frame.lowest_truncated,
-                }));
-            }
-            _ => offset += layout.alignment(),
+            DecodedFrame::Valid(frame, _) if frame.segment == number => found.push((offset, frame)),
+            _ => {}
         }
     }
-    Ok(None)
+    Ok(found)
+}
+
+/// The layout that frames show; `None` if they would lie the same way in both.
+fn layout_from_frames(frames: &[(u32, FrameHeader)]) -> Option<Layout> {
+    let in_place: Vec<&FrameHeader> =
+        frames.iter().filter(|(offset, frame)| frame.offset == *offset).map(|(_, frame)| frame).collect();
+    if in_place.iter().any(|frame| !frame.offset.is_multiple_of(Layout::Aligned.alignment())) {
+        return Some(Layout::Packed);
+    }
+    let aligned_only = |pair: &[&FrameHeader]| {
+        let packed_end = pair[0].offset.saturating_add(Layout::Packed.frame_bytes(pair[0].body_length));
+        pair[0].number.next() == Some(pair[1].number) && pair[1].offset != packed_end
+    };
+    in_place.windows(2).any(aligned_only).then_some(Layout::Aligned)
 }
 
 /// Whether there is nothing behind the header block. Aligned frames begin at blocks, so that a glance at each will do.

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use gapless_types::Position;
-use gapless_types::limits::{MAX_STATE_KEYS, MAX_STATE_VALUE_BYTES};
+use gapless_types::limits::{LAST_LOG_NUMBER, MAX_STATE_KEYS, MAX_STATE_VALUE_BYTES};
 
 use crate::damage::Damage;
 use crate::encode::{EncodedBatch, Payloads};
@@ -78,6 +78,7 @@ impl Log {
     /// Returns at once: the records can be read, and the ticket tells when they are on stable storage.
     pub fn append<P: AsRef<[u8]>>(&self, first: Position, payloads: &[P]) -> Result<Ticket, AppendError> {
         let shared = &self.0.shared;
+        check_position(first)?;
         let payloads = Payloads::check(payloads, &shared.options)?;
         let batch = payloads.encode(shared.salt, first);
         shared.enqueue(
@@ -86,6 +87,7 @@ impl Log {
                 if first != state.next {
                     return Err(AppendError::NotNext { next: state.next, given: first });
                 }
+                state.check_numbers(payloads.count())?;
                 Ok(Some(data_entry(&batch)))
             },
             |state, ordinal, entry| state.take_in_data(ordinal, entry, batch.starts.clone()),
@@ -100,6 +102,7 @@ impl Log {
         shared.enqueue(
             |state| {
                 state.check_writable(&shared.options)?;
+                state.check_numbers(payloads.count())?;
                 Ok(Some(data_entry(&payloads.encode(shared.salt, state.next))))
             },
             |state, ordinal, entry| state.take_in_data(ordinal, entry, starts),
@@ -137,6 +140,7 @@ impl Log {
     /// end, the log is empty and goes on there.
     pub fn release_to(&self, first: Position) -> Result<Ticket, AppendError> {
         let shared = &self.0.shared;
+        check_position(first)?;
         shared.enqueue(
             |state| {
                 let kept = state.catalog.first_segment_for(first).unwrap_or(state.active.number);
@@ -370,7 +374,23 @@ fn control_entry(shared: &Shared, action: Action, control: &Control<'_>) -> Entr
     Entry { action, body: body.into(), records: 1, urgency: Urgency::Control }
 }
 
+/// Refuses a position behind the last one that a log can have.
+fn check_position(position: Position) -> Settled {
+    match position.get() {
+        0..=LAST_LOG_NUMBER => Ok(()),
+        _ => Err(AppendError::NumbersExhausted { what: "position", last: LAST_LOG_NUMBER }),
+    }
+}
+
 impl State {
+    /// Refuses a batch that would reach behind the last position that a log can have.
+    fn check_numbers(&self, count: u64) -> Settled {
+        match self.next.checked_add(count) {
+            Some(end) if end.get() <= LAST_LOG_NUMBER + 1 => Ok(()),
+            _ => Err(AppendError::NumbersExhausted { what: "position", last: LAST_LOG_NUMBER }),
+        }
+    }
+
     /// Makes a batch that was just queued visible to readers.
     fn take_in_data(&mut self, ordinal: u64, entry: &Entry, starts: Vec<u32>) -> std::ops::Range<Position> {
         let first = self.next;

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gapless_types::limits::LAST_LOG_NUMBER;
 use gapless_types::{FrameNumber, Position, SegmentNumber};
 
 use crate::catalog::Catalog;
@@ -52,6 +53,9 @@ pub struct OpenReport {
 /// Opens the log in a directory, or creates one where there is none.
 pub(crate) fn open(io: Arc<dyn Io>, dir: &Path, options: Options) -> Result<(Shared, OpenReport), OpenError> {
     let options = options.within_limits();
+    if options.first_position.get() > LAST_LOG_NUMBER {
+        return Err(OpenError::FirstPosition(options.first_position));
+    }
     io.create_dir(dir).map_err(|source| io_error("create", dir, source))?;
     let lock = io.lock(dir).map_err(|source| match source.kind() {
         io::ErrorKind::WouldBlock => OpenError::InUse(dir.to_path_buf()),
@@ -128,7 +132,7 @@ impl Opener<'_> {
             return Err(OpenError::MissingSegments(recovered.missing));
         }
         let accepted = losses(&recovered.missing, recovered.next_position);
-        let highest_missing = recovered.missing.iter().map(|damage| damage.segment).max();
+        let highest_missing = recovered.missing.iter().map(|damage| damage.last_segment).max();
         recovered.controls.losses.extend(accepted);
         recovered.damage.append(&mut recovered.missing);
 
@@ -204,7 +208,7 @@ impl Opener<'_> {
         state.state_in_doubt = state_in_doubt;
         state.chores = chores;
         if let Some(missing) = highest_missing {
-            let next = missing.next().expect("2^32 segments cannot be written");
+            let next = missing.next().expect("segment numbers end long before 32 bits do");
             state.next_segment = state.next_segment.max(next);
         }
         self.adopt_prepared(&mut state, blank)?;
@@ -254,7 +258,7 @@ impl Opener<'_> {
             reserve: Reserve::new(active.room()),
             hot: HotTail::new(self.options.hot_bytes),
             catalog,
-            next_segment: active.number.next().expect("2^32 segments cannot be written"),
+            next_segment: active.number.next().expect("segment numbers end long before 32 bits do"),
             uncertified: active.next_frame > FrameNumber::FIRST,
             active,
             active_file,

@@ -22,7 +22,7 @@ use crate::format::{
     FRAME_HEADER_BYTES, Geometry, Layout, RECORD_ALIGNMENT, SEGMENT_HEADER_BYTES, Salt, segment_file_name,
 };
 use crate::index::{Extent, Override, SegmentIndex, advance};
-use crate::io::{File, OpenMode, read_exact_at, read_up_to};
+use crate::io::{File, OpenMode, read_up_to};
 use crate::record::Record;
 use crate::recovery::read_footer;
 use crate::scan::{Scan, ScanError};
@@ -76,19 +76,15 @@ impl Shared {
         let (Some(first), Some(last)) = (extents.first(), extents.last()) else { return Ok(Vec::new()) };
         let length = (last.offset + last.length - first.offset) as usize;
         let mut buffer = vec![0; length];
-        let read = read_exact_at(file, &mut buffer, u64::from(first.offset));
-        let failed = |source| ReadError::Io { segment, source: Arc::new(source) };
-        match read {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(self.corrupt(segment, first, from));
-            }
-            other => other.map_err(failed)?,
-        }
+        let read = read_up_to(file, &mut buffer, u64::from(first.offset))
+            .map_err(|source| ReadError::Io { segment, source: Arc::new(source) })?;
+        // A file that ends too early has what lies in front of its end.
+        buffer.truncate(read);
         let region = Bytes::from(buffer);
         let mut found = Vec::new();
         for extent in extents {
             let start = (extent.offset - first.offset) as usize;
-            let frames = region.slice(start..start + extent.length as usize);
+            let frames = region.slice(start.min(read)..(start + extent.length as usize).min(read));
             let wanted = from.max(extent.first)..end.min(extent.end());
             let place = ExtentPlace { salt: self.salt, place, offset: extent.offset };
             if place.collect(&frames, extent.first, wanted.clone(), &mut found).is_none() {
@@ -110,7 +106,8 @@ impl Shared {
         let failed = |source| ReadError::Io { segment, source: Arc::new(source) };
         let file = self.file_of(segment).map_err(failed)?;
         let mut buffer = vec![0; entry.length as usize];
-        read_exact_at(&*file, &mut buffer, u64::from(entry.offset)).map_err(failed)?;
+        let read = read_up_to(&*file, &mut buffer, u64::from(entry.offset)).map_err(failed)?;
+        buffer.truncate(read);
         match Record::decode(self.salt, &Bytes::from(buffer), 0, entry.position) {
             Some(record) => Ok(vec![record]),
             None => {

@@ -127,35 +127,25 @@ impl<'a> Recovery<'a> {
         header.previous_checksum = before.last_checksum;
         header.first_position = before.next_position;
         header.truncations = before.truncations;
-        header.lowest_truncated = before.lowest_truncated_nearby();
+        header.lowest_truncated = before.lowest_for_next_segment();
     }
 
     /// Segments that should stand between two that are there.
     fn note_gap_before(&mut self, at: usize, headers: &[SegmentHeader]) {
         let next = &headers[at];
         let Some(before) = at.checked_sub(1).map(|index| &headers[index]) else { return };
-        let Some(mut missing) = before.number.next().filter(|&number| number < next.number) else { return };
-        let last = self.recovered.segments.last().map(|segment| &segment.state);
-        let truncated = last.is_some_and(|state| state.truncations != next.truncations);
-        if let Some(lowest) = next.lowest_truncated.filter(|_| truncated) {
+        let first = before.number.next().filter(|&number| number < next.number);
+        let (Some(first), Some(last)) = (first, next.number.previous()) else { return };
+        let before = self.recovered.segments.last().map(|segment| &segment.state);
+        if before.is_some_and(|state| state.truncations != next.truncations) {
+            // A header knows of truncations in the two segments before it. What was cut off in others that are missing may
+            // reach back to the beginning, and void records must not come back.
+            let known = last.get() - first.get() < 2;
+            let lowest = next.lowest_truncated.filter(|_| known).unwrap_or(self.recovered.controls.first);
             self.truncate(lowest);
         }
         let positions = self.recovered.next_position..next.first_position;
-        let first = missing;
-        while missing < next.number {
-            self.recovered.missing.push(Damage {
-                positions: if missing == first && !positions.is_empty() {
-                    vec![positions.clone()]
-                } else {
-                    Vec::new()
-                },
-                ..Damage::at(Finding::MissingSegment, missing, 0..0)
-            });
-            match missing.next() {
-                Some(number) => missing = number,
-                None => break,
-            }
-        }
+        self.recovered.missing.push(Damage::missing(first..=last, positions));
     }
 
     fn take(
@@ -176,15 +166,18 @@ impl<'a> Recovery<'a> {
         // A footer does not tell what is missing in front of the first frame it knows.
         let footer = footer.filter(|_| !headless);
         let footer_end = footer.as_ref().map(|footer| footer.end_offset);
-        let footer_witness = footer.as_ref().map(Witness::footer);
-        let footer_controls = footer.as_ref().map(|footer| footer.controls.clone());
-        let start = self.starting_state(&header, footer);
+        let certificate = footer.as_ref().map(|footer| (Witness::footer(footer), footer.controls.clone()));
+        let mut start = self.starting_state(&header, footer);
+        let before = self.recovered.segments.last().filter(|before| before.number.next() == Some(number));
+        if let Some(before) = before {
+            start.0.lowest_before = before.state.lowest_truncated;
+        }
         let indexed_up_to = (!self.thorough && start.1).then_some(start.0.offset);
         let mut frames = 0;
         let on_frame = &mut *self.on_frame;
         let mut scan = Scan::new(&*file, self.salt, start.0, successor, length);
-        if let Some(witness) = footer_witness {
-            scan.certify(witness);
+        if let Some((witness, controls)) = certificate {
+            scan.certify(witness, controls);
         }
         let scanned = scan
             .run(&mut self.recovered.controls, &mut |frame| {
@@ -198,12 +191,6 @@ impl<'a> Recovery<'a> {
         self.recovered.bytes_read += scanned.bytes_read;
         self.recovered.frames_scanned += frames;
         let state = scanned.state;
-        if let Some(controls) =
-            footer_controls.filter(|_| !scanned.damage.is_empty() && footer_end == Some(state.offset))
-        {
-            // It also knows what the damaged frames said about the log itself.
-            self.recovered.controls.apply_encoded(self.salt, &controls);
-        }
         if short {
             self.note_wrong_length(&state, length);
         }
@@ -281,7 +268,7 @@ impl<'a> Recovery<'a> {
     /// A sealed segment says that there is a next one.
     fn note_missing_end(&mut self, state: &SegmentState) {
         let Some(next) = state.number.next() else { return };
-        self.recovered.missing.push(Damage::at(Finding::MissingSegment, next, 0..0));
+        self.recovered.missing.push(Damage::missing(next..=next, state.next_position..state.next_position));
     }
 
     /// Takes a segment's positions into the picture; its truncations reach into the segments before.
@@ -328,22 +315,17 @@ impl<'a> Recovery<'a> {
     fn finish(&mut self, headers: &[SegmentHeader]) {
         let recovered = &mut self.recovered;
         let (first, first_segment) = (recovered.controls.first, recovered.controls.first_segment);
-        if let Some(header) = headers.first() {
-            let mut number = Some(first_segment).filter(|&number| number < header.number);
-            let positions = first..header.first_position;
-            while let Some(missing) = number {
-                let named = missing == first_segment && !positions.is_empty();
-                recovered.missing.push(Damage {
-                    positions: if named { vec![positions.clone()] } else { Vec::new() },
-                    ..Damage::at(Finding::MissingSegment, missing, 0..0)
-                });
-                number = missing.next().filter(|&next| next < header.number);
-            }
+        let oldest = headers.first().filter(|oldest| first_segment < oldest.number);
+        if let Some((oldest, last)) = oldest.and_then(|oldest| Some((oldest, oldest.number.previous()?))) {
+            recovered.missing.push(Damage::missing(first_segment..=last, first..oldest.first_position));
         }
-        let controls = &recovered.controls;
-        recovered
+        recovered.missing = recovered
             .missing
-            .retain(|damage| damage.segment >= first_segment && !controls.is_accepted(damage.segment));
+            .drain(..)
+            .filter(|damage| damage.last_segment >= first_segment)
+            .map(|damage| Damage { segment: damage.segment.max(first_segment), ..damage })
+            .flat_map(|damage| recovered.controls.not_accepted(damage))
+            .collect();
         recovered.next_position = recovered.next_position.max(first);
         recovered.runs.retain(|(run, _)| run.end > first);
         recovered.overrides.retain(|&position, _| position >= first);
@@ -356,28 +338,20 @@ impl<'a> Recovery<'a> {
     }
 }
 
-/// The losses that an operator accepts by opening a log although these are missing; adjoining segments are one loss.
+/// The losses that an operator accepts by opening a log although these are missing.
 pub(crate) fn losses(missing: &[Damage], next: Position) -> Vec<Loss> {
-    let mut losses: Vec<Loss> = Vec::new();
-    for damage in missing {
-        let segment = damage.segment;
-        if let Some(last) = losses.last_mut().filter(|last| last.last_segment.next() == Some(segment))
-            && damage.positions.is_empty()
-        {
-            last.last_segment = segment;
-            continue;
-        }
-        let nothing = next..next;
-        let ranges =
-            if damage.positions.is_empty() { std::slice::from_ref(&nothing) } else { &damage.positions };
-        losses.extend(ranges.iter().map(|range| Loss {
+    let nothing = [next..next];
+    let of_one = |damage: &Damage| {
+        let ranges = if damage.positions.is_empty() { &nothing[..] } else { &damage.positions };
+        let loss = |range: &Range<Position>| Loss {
             first: range.start,
             end: range.end,
-            first_segment: segment,
-            last_segment: segment,
-        }));
-    }
-    losses
+            first_segment: damage.segment,
+            last_segment: damage.last_segment,
+        };
+        ranges.iter().map(loss).collect::<Vec<_>>()
+    };
+    missing.iter().flat_map(of_one).collect()
 }
 
 /// A footer as it was found.

@@ -99,6 +99,8 @@ pub(crate) struct Scan<'a> {
     successor: Option<SegmentHeader>,
     /// A footer, which is written only behind frames that are durable.
     footer: Option<Witness>,
+    /// What that footer says about the log itself, until the scan has passed its end.
+    footer_controls: Option<Vec<u8>>,
     damage: Vec<Damage>,
     /// Positions of the last frame folded in, for a broken chain.
     last_positions: std::ops::Range<Position>,
@@ -122,14 +124,16 @@ impl<'a> Scan<'a> {
             end,
             successor,
             footer: None,
+            footer_controls: None,
             damage: Vec::new(),
             last_positions,
         }
     }
 
     /// Takes a footer's word for what it covers, where frames are read again in spite of it.
-    pub(crate) fn certify(&mut self, footer: Witness) {
+    pub(crate) fn certify(&mut self, footer: Witness, controls: Vec<u8>) {
         self.footer = Some(footer);
+        self.footer_controls = Some(controls);
     }
 
     /// Reads to the end. `on_frame` sees each good frame before it is folded in.
@@ -139,6 +143,7 @@ impl<'a> Scan<'a> {
         on_frame: &mut dyn FnMut(&GoodFrame<'_>),
     ) -> Result<Scanned, ScanError> {
         let ending = loop {
+            self.take_word_of_footer(controls);
             if self.is_complete() {
                 break Ending::Clean;
             }
@@ -160,6 +165,16 @@ impl<'a> Scan<'a> {
         self.check_successor();
         let bytes_read = self.window.bytes_read();
         Ok(Scanned { state: self.state, ending, damage: self.damage, bytes_read })
+    }
+
+    /// At the end of what the footer covers: it knows what damaged frames said about the log itself.
+    fn take_word_of_footer(&mut self, controls: &mut Controls) {
+        if self.footer.is_some_and(|footer| footer.offset == self.state.offset)
+            && let Some(encoded) = self.footer_controls.take()
+            && !self.damage.is_empty()
+        {
+            controls.apply_encoded(self.salt, &encoded);
+        }
     }
 
     /// Whether the frames reach up to the next segment's first.
@@ -297,6 +312,7 @@ impl<'a> Scan<'a> {
         self.damage.push(Damage {
             finding,
             segment: self.state.number,
+            last_segment: self.state.number,
             bytes: start..witness.offset,
             frames: self.state.next_frame.get()..witness.number,
             positions: holes.clone(),
@@ -326,6 +342,7 @@ impl<'a> Scan<'a> {
         self.damage.push(Damage {
             finding: Finding::LostWrite,
             segment: self.state.number,
+            last_segment: self.state.number,
             bytes: witness.offset..witness.offset,
             frames: self.state.next_frame.get()..witness.number,
             positions: holes.clone(),
@@ -352,6 +369,7 @@ impl<'a> Scan<'a> {
         self.damage.push(Damage {
             finding: Finding::BrokenChain,
             segment: self.state.number,
+            last_segment: self.state.number,
             bytes: offset..offset,
             frames: number.saturating_sub(1)..number,
             positions: holes.clone(),

@@ -6,10 +6,12 @@
 //! Must not know: files, threads.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use gapless_types::{FrameNumber, Position, SegmentNumber};
 
+use crate::damage::Damage;
 use crate::format::control::{Control, Loss, StateKey, Suspect};
 use crate::format::footer::Footer;
 use crate::format::frame::FrameHeader;
@@ -37,8 +39,10 @@ pub(crate) struct SegmentState {
     pub(crate) truncations: u32,
     /// The lowest position truncated in this segment.
     pub(crate) lowest_truncated: Option<Position>,
-    /// The lowest position truncated in the segment before.
+    /// The lowest position truncated in the two segments before, as the header tells.
     pub(crate) inherited_lowest: Option<Position>,
+    /// The lowest position truncated in the segment before; that of the two before where it is not known alone.
+    pub(crate) lowest_before: Option<Position>,
     /// Where the positions are.
     pub(crate) index: SegmentIndex,
     /// Bytes behind the last frame were dropped as torn: nothing may be written there.
@@ -64,6 +68,7 @@ impl SegmentState {
             truncations: header.truncations,
             lowest_truncated: None,
             inherited_lowest: header.lowest_truncated,
+            lowest_before: header.lowest_truncated,
             index: SegmentIndex::default(),
             tail_dropped: false,
             state_in_doubt: false,
@@ -114,12 +119,15 @@ impl SegmentState {
         if self.tail_dropped { 0 } else { self.geometry.content_end().saturating_sub(self.offset) }
     }
 
-    /// The lowest position truncated here or in the segment before.
+    /// The lowest position truncated here or in the two segments before: what a frame tells.
     pub(crate) fn lowest_truncated_nearby(&self) -> Option<Position> {
-        match (self.lowest_truncated, self.inherited_lowest) {
-            (Some(here), Some(before)) => Some(here.min(before)),
-            (here, before) => here.or(before),
-        }
+        lower(self.lowest_truncated, self.inherited_lowest)
+    }
+
+    /// The lowest position truncated here or in the segment before: what the header of the next segment tells. Older ones
+    /// are not handed on, or one truncation long ago would make a lost one void all that came since.
+    pub(crate) fn lowest_for_next_segment(&self) -> Option<Position> {
+        lower(self.lowest_truncated, self.lowest_before)
     }
 
     /// Cuts off everything from `from` on.
@@ -139,7 +147,7 @@ impl SegmentState {
     /// Moves behind a frame.
     pub(crate) fn advance(&mut self, header: &FrameHeader, checksum: u32) {
         self.offset = header.offset + self.geometry.layout.frame_bytes(header.body_length);
-        self.next_frame = header.number.next().expect("2^64 frames cannot be written");
+        self.next_frame = header.number.next().expect("frame numbers end long before 64 bits do");
         self.last_checksum = checksum;
     }
 
@@ -197,6 +205,10 @@ impl SegmentState {
         }
         Some(self.next_position)
     }
+}
+
+fn lower(one: Option<Position>, other: Option<Position>) -> Option<Position> {
+    one.into_iter().chain(other).min()
 }
 
 fn to_u32(bytes: usize) -> u32 {
@@ -291,9 +303,31 @@ impl Controls {
         self.losses.iter().any(|loss| loss.first <= position && position < loss.end)
     }
 
-    /// Whether the absence of a segment was accepted.
-    pub(crate) fn is_accepted(&self, segment: SegmentNumber) -> bool {
-        self.losses.iter().any(|loss| loss.first_segment <= segment && segment <= loss.last_segment)
+    /// What is left of missing or short segments without those whose loss was accepted. The positions stay with the first
+    /// segment.
+    pub(crate) fn not_accepted(&self, damage: Damage) -> Vec<Damage> {
+        let first = damage.segment;
+        let mut open = vec![damage];
+        for loss in &self.losses {
+            let cut = |damage: Damage| {
+                let Damage { segment, last_segment, .. } = damage;
+                let in_front = loss.first_segment.previous().map(|last| segment..=last.min(last_segment));
+                let behind = loss.last_segment.next().map(|first| first.max(segment)..=last_segment);
+                let pieces = in_front.into_iter().chain(behind).filter(|piece| !piece.is_empty());
+                let piece = |segments: RangeInclusive<SegmentNumber>| {
+                    let keeps = *segments.start() == first;
+                    Damage {
+                        segment: *segments.start(),
+                        last_segment: *segments.end(),
+                        positions: if keeps { damage.positions.clone() } else { Vec::new() },
+                        ..damage.clone()
+                    }
+                };
+                pieces.map(piece).collect::<Vec<_>>()
+            };
+            open = open.into_iter().flat_map(cut).collect();
+        }
+        open
     }
 }
 

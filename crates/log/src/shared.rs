@@ -14,6 +14,7 @@ use std::task::Waker;
 use std::thread::Thread;
 
 use bytes::Bytes;
+use gapless_types::limits::LAST_LOG_NUMBER;
 use gapless_types::{Position, SegmentNumber};
 
 use crate::catalog::Catalog;
@@ -30,6 +31,9 @@ use crate::segment_state::{Controls, SegmentState};
 use crate::stats::{Counters, add};
 use crate::ticket::{Completion, Ticket};
 use crate::writer::Writer;
+
+/// Frame numbers left over when a log takes no more: no queue ever holds as many.
+const FRAMES_KEPT_FREE: u64 = 1 << 32;
 
 /// One log, shared by everything that works on it.
 pub(crate) struct Shared {
@@ -179,6 +183,7 @@ impl Shared {
         loop {
             let mut state = self.state();
             state.check_open()?;
+            state.check_frame_numbers()?;
             let Some(entry) = admit(&state)? else { return Ok(self.settled_ticket(state.next)) };
             state.check_queue(&self.options, entry.body.len() as u64)?;
             let bytes = self.options.layout.frame_bytes(length(&entry.body));
@@ -259,6 +264,16 @@ impl State {
             (Some(fault), _) => Err(AppendError::Poisoned(fault.clone())),
             (None, true) => Err(AppendError::Closed),
             (None, false) => Ok(()),
+        }
+    }
+
+    /// Refuses more frames where their numbers end, with room for those that are queued or that an idle log writes.
+    fn check_frame_numbers(&self) -> Result<(), AppendError> {
+        match LAST_LOG_NUMBER - FRAMES_KEPT_FREE {
+            last if self.active.next_frame.get() > last => {
+                Err(AppendError::NumbersExhausted { what: "frame", last })
+            }
+            _ => Ok(()),
         }
     }
 

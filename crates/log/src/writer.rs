@@ -43,6 +43,8 @@ pub(crate) struct Writer {
     unsynced: Vec<Arc<Completion>>,
     /// What can be done once the frames written so far are durable.
     after_sync: Vec<Chore>,
+    /// Segments that may go once a footer knows of their release, too.
+    removals: Vec<Chore>,
     dirty: bool,
     /// Up to where a footer in the active segment covers it.
     footer_covers: u32,
@@ -56,6 +58,7 @@ impl Writer {
             durable_frame,
             unsynced: Vec::new(),
             after_sync: Vec::new(),
+            removals: Vec::new(),
             dirty: false,
             footer_covers: 0,
             buffer: Vec::new(),
@@ -172,7 +175,7 @@ impl Shared {
         }
         let settled = self.publish(writer, Written { header, checksum, items });
         settled.into_iter().for_each(|completion| completion.settle(Ok(())));
-        if self.options.sync == SyncPolicy::EveryFrame { self.write_half_footer(writer) } else { Ok(()) }
+        if self.options.sync == SyncPolicy::EveryFrame { self.write_footer_if_due(writer) } else { Ok(()) }
     }
 
     /// Makes a frame visible to readers of the file; returns the tickets that are settled by it.
@@ -200,10 +203,11 @@ impl Shared {
         let written = state.active.next_position.max(state.durable);
         let uncut = state.queue.lowest_truncation().map_or(written, |cut| written.min(cut));
         state.durable = uncut.min(state.next);
-        if !writer.after_sync.is_empty() {
-            state.chores.append(&mut writer.after_sync);
-            self.upkeep.notify_all();
-        }
+        // Files go only once the release stands in two places: see `write_release_twice`.
+        let (removals, others) =
+            writer.after_sync.drain(..).partition(|chore| matches!(chore, Chore::Remove { .. }));
+        writer.removals.extend::<Vec<Chore>>(removals);
+        self.hand_over(state, others);
         wake_all(std::mem::take(&mut state.waiters));
         std::mem::take(&mut writer.unsynced)
     }
@@ -220,7 +224,14 @@ impl Shared {
         let settled = self.settle_durable(writer, &mut state);
         drop(state);
         settled.into_iter().for_each(|completion| completion.settle(Ok(())));
-        self.write_half_footer(writer)
+        self.write_footer_if_due(writer)
+    }
+
+    fn hand_over(&self, state: &mut State, chores: Vec<Chore>) {
+        if !chores.is_empty() {
+            state.chores.extend(chores);
+            self.upkeep.notify_all();
+        }
     }
 
     fn sync_file(&self, writer: &mut Writer, file: &dyn File) -> Settled {
@@ -263,6 +274,7 @@ impl Shared {
         })?;
         let header = self.next_header(&prepared);
         let mut segment = SegmentState::new(&header);
+        segment.lowest_before = self.state().active.lowest_truncated;
         let (body, count) = writer.controls.encode(self.salt);
         let (frame, checksum) = writer.encode(self, &segment, &[&body], count);
         let mut bytes = header.encode();
@@ -289,7 +301,7 @@ impl Shared {
             previous_checksum: before.last_checksum,
             first_position: before.next_position,
             truncations: before.truncations,
-            lowest_truncated: before.lowest_truncated_nearby(),
+            lowest_truncated: before.lowest_for_next_segment(),
         }
     }
 
@@ -304,6 +316,26 @@ impl Shared {
         state.catalog.pin(before.number, file.clone(), before.index);
         writer.after_sync.push(Chore::Seal { file, geometry: before.geometry, footer: Box::new(footer) });
         self.upkeep.notify_all();
+    }
+
+    /// Everything written is durable: writes a footer where one is due.
+    fn write_footer_if_due(&self, writer: &mut Writer) -> Settled {
+        if writer.removals.is_empty() {
+            self.write_half_footer(writer)
+        } else {
+            self.write_release_twice(writer)
+        }
+    }
+
+    /// A release is the only word on segments whose files are gone. So it stands in its frame and in a footer, which lies
+    /// elsewhere in the file, before the first file goes: one bad block does not make the log miss what it let go.
+    fn write_release_twice(&self, writer: &mut Writer) -> Settled {
+        self.write_active_footer(writer)?;
+        let file = self.state().active_file.clone();
+        self.sync_file(writer, &*file)?;
+        let removals = std::mem::take(&mut writer.removals);
+        self.hand_over(&mut self.state(), removals);
+        Ok(())
     }
 
     /// At half of a large segment, an index of what is there. It is not synced, because it is only ever a short cut, but
@@ -369,6 +401,7 @@ impl FrameStart {
             truncations: active.truncations,
             lowest_truncated: active.lowest_truncated,
             inherited_lowest: active.inherited_lowest,
+            lowest_before: active.lowest_before,
             index: crate::index::SegmentIndex::default(),
             tail_dropped: active.tail_dropped,
             state_in_doubt: active.state_in_doubt,
@@ -415,7 +448,9 @@ impl State {
                         self.active.next_position = first;
                         (data.first, repositioned) = (first, true);
                     }
-                    writer.after_sync.push(Chore::Remove { before: first_segment });
+                    if self.catalog.segments.range(..first_segment).next().is_some() {
+                        writer.after_sync.push(Chore::Remove { before: first_segment });
+                    }
                 }
                 Action::Repair { position } => {
                     let entry = Override { position, offset: record_at, length: length(&item.body) };

@@ -11,6 +11,7 @@ use gapless_log::format::{
     FRAME_HEADER_BYTES, Geometry, Layout, LogId, Salt, parse_segment_file_name, segment_file_name,
 };
 use gapless_log::{Extent, Override, SegmentIndex};
+use gapless_types::limits::{LAST_LOG_NUMBER, LAST_SEGMENT_NUMBER};
 use gapless_types::limits::{MAX_FRAME_BYTES, MAX_SEGMENT_BYTES};
 use gapless_types::{FrameNumber, Position, SegmentNumber};
 use proptest::collection::vec;
@@ -28,22 +29,20 @@ fn salt() -> impl Strategy<Value = Salt> {
     log_id().prop_map(|log| log.salt())
 }
 
-/// The last number has no successor; no segment carries it.
 fn segment_number() -> impl Strategy<Value = SegmentNumber> {
-    (1..u32::MAX).prop_map(|number| SegmentNumber::new(number).unwrap())
+    (1..=LAST_SEGMENT_NUMBER).prop_map(|number| SegmentNumber::new(number).unwrap())
 }
 
 fn frame_number() -> impl Strategy<Value = FrameNumber> {
-    (1..u64::MAX).prop_map(|number| FrameNumber::new(number).unwrap())
+    (1..=LAST_LOG_NUMBER).prop_map(|number| FrameNumber::new(number).unwrap())
 }
 
 fn position() -> impl Strategy<Value = Position> {
-    any::<u64>().prop_map(Position::new)
+    (0..=LAST_LOG_NUMBER + 1).prop_map(Position::new)
 }
 
-/// All ones stands for "none".
 fn lowest() -> impl Strategy<Value = Option<Position>> {
-    option::of((0..u64::MAX).prop_map(Position::new))
+    option::of(position())
 }
 
 fn geometry() -> impl Strategy<Value = Geometry> {
@@ -109,7 +108,7 @@ fn stored(bytes: &[u8], plain_length: Option<u32>) -> Stored<'_> {
 /// Extents in order of positions and of bytes, as folding frames makes them; the end of the last one.
 fn extents() -> impl Strategy<Value = (Vec<Extent>, u32)> {
     let step = (0..1000_u64, 1..1000_u32, 0..1000_u32, 1..5000_u32);
-    (0..u64::MAX / 2, vec(step, 0..20)).prop_map(|(start, steps)| {
+    (0..LAST_LOG_NUMBER - 40_000, vec(step, 0..20)).prop_map(|(start, steps)| {
         let (mut position, mut offset) = (start, Geometry::CONTENT_START);
         let mut extents = Vec::new();
         for (skipped, count, gap, length) in steps {
@@ -123,7 +122,7 @@ fn extents() -> impl Strategy<Value = (Vec<Extent>, u32)> {
 }
 
 fn hole() -> impl Strategy<Value = std::ops::Range<Position>> {
-    (0..u64::MAX / 2, 1..u64::MAX / 2)
+    (0..LAST_LOG_NUMBER / 2, 1..LAST_LOG_NUMBER / 2)
         .prop_map(|(start, length)| Position::new(start)..Position::new(start + length))
 }
 
@@ -131,11 +130,11 @@ prop_compose! {
     fn footer()(
         segment in segment_number(),
         (sealed, tail_dropped, state_in_doubt) in any::<(bool, bool, bool)>(),
-        (last_frame, last_checksum, truncations) in (0..u64::MAX - 1, any::<u32>(), any::<u32>()),
+        (last_frame, last_checksum, truncations) in (0..=LAST_LOG_NUMBER, any::<u32>(), any::<u32>()),
         next_position in position(),
         lowest_truncated in lowest(),
         (extents, end_offset) in extents(),
-        singles in vec((0..u64::MAX, 0..4000_u32, 24..96_u32), 0..5),
+        singles in vec((0..LAST_LOG_NUMBER, 0..4000_u32, 24..96_u32), 0..5),
         holes in vec(hole(), 0..5),
         controls in vec(any::<u8>(), 0..100),
     ) -> Footer {

@@ -50,6 +50,11 @@ pub const MIN_SEGMENT_BYTES: u32 = 64 << 10;
 pub const MAX_SEGMENT_BYTES: u32 = 1 << 30;
 /// Where frames of a log that is synced on the commit path begin and end: multiples of this, in bytes.
 pub const FRAME_ALIGNMENT: u32 = 4 << 10;
+/// The last position, and the last frame number, that a log gives out. Half of what 64 bits hold, so that arithmetic on what
+/// a file claims cannot overflow.
+pub const LAST_LOG_NUMBER: u64 = (1 << 63) - 1;
+/// The last segment number that a log gives out.
+pub const LAST_SEGMENT_NUMBER: u32 = (1 << 31) - 1;
 /// Most keys of a log's small state.
 pub const MAX_STATE_KEYS: usize = 16;
 /// Longest value of a log's small state, in bytes.

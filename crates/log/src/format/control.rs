@@ -92,7 +92,7 @@ impl<'a> Control<'a> {
                 let payload = (payload.len() == 16).then_some(payload)?;
                 Some(Control::Loss(Loss {
                     first: position,
-                    end: Position::new(get::u64(payload, 0)),
+                    end: get::position(payload, 0)?,
                     first_segment: SegmentNumber::new(get::u32(payload, 8))?,
                     last_segment: SegmentNumber::new(get::u32(payload, 12))?,
                 }))

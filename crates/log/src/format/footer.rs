@@ -21,7 +21,7 @@
 //! ```
 //! The CRC starts with the log's id and covers the trailer behind it, then the index.
 
-use gapless_types::limits::MAX_SEGMENT_BYTES;
+use gapless_types::limits::{LAST_LOG_NUMBER, MAX_SEGMENT_BYTES};
 use gapless_types::{Position, SegmentNumber};
 
 use super::{Geometry, Salt, get, put};
@@ -146,7 +146,7 @@ impl Footer {
             return None;
         }
         let footer = Footer {
-            segment: SegmentNumber::new(get::u32(trailer, 8))?,
+            segment: get::segment_number(trailer, 8)?,
             sealed: flags & SEALED != 0,
             tail_dropped: flags & TAIL_DROPPED != 0,
             state_in_doubt: flags & STATE_IN_DOUBT != 0,
@@ -154,17 +154,18 @@ impl Footer {
             end_offset: get::u32(trailer, 24),
             last_checksum: get::u32(trailer, 32),
             truncations: get::u32(trailer, 36),
-            next_position: Position::new(get::u64(trailer, 40)),
-            lowest_truncated: Some(get::u64(trailer, 48))
-                .filter(|&lowest| lowest != u64::MAX)
-                .map(Position::new),
+            next_position: get::position(trailer, 40)?,
+            lowest_truncated: get::position_or_none(trailer, 48)?,
             index: SegmentIndex {
-                extents: extents.chunks_exact(EXTENT_BYTES).map(decode_extent).collect(),
-                overrides: overrides.chunks_exact(OVERRIDE_BYTES).map(decode_override).collect(),
+                extents: extents.chunks_exact(EXTENT_BYTES).map(decode_extent).collect::<Option<_>>()?,
+                overrides: overrides
+                    .chunks_exact(OVERRIDE_BYTES)
+                    .map(decode_override)
+                    .collect::<Option<_>>()?,
                 holes: holes
                     .chunks_exact(HOLE_BYTES)
-                    .map(|hole| Position::new(get::u64(hole, 0))..Position::new(get::u64(hole, 8)))
-                    .collect(),
+                    .map(|hole| Some(get::position(hole, 0)?..get::position(hole, 8)?))
+                    .collect::<Option<_>>()?,
             },
             controls: rest.to_vec(),
         };
@@ -188,28 +189,27 @@ impl Footer {
             entry.position.next().is_some() && end.is_some_and(|end| end <= self.end_offset)
         });
         let holes = self.index.holes.iter().all(|hole| hole.start < hole.end);
-        // The frame behind the last one, and the one behind that, have numbers.
-        let numbers = self.last_frame < u64::MAX - 1;
+        let numbers = self.last_frame <= LAST_LOG_NUMBER;
         let places = (Geometry::CONTENT_START..=MAX_SEGMENT_BYTES).contains(&self.end_offset);
         extents && overrides && holes && numbers && places
     }
 }
 
-fn decode_extent(bytes: &[u8]) -> Extent {
-    Extent {
-        first: Position::new(get::u64(bytes, 0)),
+fn decode_extent(bytes: &[u8]) -> Option<Extent> {
+    Some(Extent {
+        first: get::position(bytes, 0)?,
         count: get::u32(bytes, 8),
         offset: get::u32(bytes, 12),
         length: get::u32(bytes, 16),
-    }
+    })
 }
 
-fn decode_override(bytes: &[u8]) -> Override {
-    Override {
-        position: Position::new(get::u64(bytes, 0)),
+fn decode_override(bytes: &[u8]) -> Option<Override> {
+    Some(Override {
+        position: get::position(bytes, 0)?,
         offset: get::u32(bytes, 8),
         length: get::u32(bytes, 12),
-    }
+    })
 }
 
 fn flag(set: bool, bit: u32) -> u32 {

@@ -6,7 +6,7 @@
 //!   8  8  frame number               44  4  truncations in this log before this frame (wraps)
 //!  16  4  segment number             48  8  next position before this frame
 //!  20  4  offset in the segment      56  8  lowest position truncated before this frame, in its
-//!  24  4  body length                       segment or the one before; all ones if none
+//!  24  4  body length                       segment or the two before; all ones if none
 //!  28  4  record count
 //!  32  4  CRC32C of the body
 //! ```
@@ -46,7 +46,7 @@ pub struct FrameHeader {
     pub truncations: u32,
     /// The next position before this frame.
     pub first_position: Position,
-    /// The lowest position cut off before this frame by a truncation in its segment or the one before, if any.
+    /// The lowest position cut off before this frame by a truncation in its segment or the two before, if any.
     pub lowest_truncated: Option<Position>,
 }
 
@@ -92,31 +92,27 @@ impl FrameHeader {
         if get::u32(bytes, 4) != checksum {
             return DecodedFrame::Invalid;
         }
-        // The last number there is has no successor, and whoever wrote the frame counted on one.
-        let number = FrameNumber::new(get::u64(bytes, 8)).filter(|number| number.next().is_some());
-        let segment = SegmentNumber::new(get::u32(bytes, 16)).filter(|number| number.next().is_some());
-        let (offset, body_length) = (get::u32(bytes, 20), get::u32(bytes, 24));
-        let (Some(number), Some(segment), true) =
-            (number, segment, offset <= MAX_SEGMENT_BYTES && body_length <= MAX_FRAME_BYTES)
-        else {
-            return DecodedFrame::Invalid;
-        };
-        let header = FrameHeader {
-            number,
-            segment,
-            offset,
-            body_length,
+        match Self::decode_fields(bytes) {
+            Some(header) => DecodedFrame::Valid(header, checksum),
+            None => DecodedFrame::Invalid,
+        }
+    }
+
+    /// The fields, unless one has a value that no frame can have.
+    fn decode_fields(bytes: &[u8]) -> Option<Self> {
+        Some(FrameHeader {
+            number: get::frame_number(bytes, 8)?,
+            segment: get::segment_number(bytes, 16)?,
+            offset: Some(get::u32(bytes, 20)).filter(|&offset| offset <= MAX_SEGMENT_BYTES)?,
+            body_length: Some(get::u32(bytes, 24)).filter(|&length| length <= MAX_FRAME_BYTES)?,
             record_count: get::u32(bytes, 28),
             body_checksum: get::u32(bytes, 32),
             previous_checksum: get::u32(bytes, 36),
             durable_distance: get::u32(bytes, 40),
             truncations: get::u32(bytes, 44),
-            first_position: Position::new(get::u64(bytes, 48)),
-            lowest_truncated: Some(get::u64(bytes, 56))
-                .filter(|&lowest| lowest != u64::MAX)
-                .map(Position::new),
-        };
-        DecodedFrame::Valid(header, checksum)
+            first_position: get::position(bytes, 48)?,
+            lowest_truncated: get::position_or_none(bytes, 56)?,
+        })
     }
 
     /// Whether it lies where it was written to.
@@ -188,6 +184,10 @@ mod tests {
         let impossible = [
             FrameHeader { number: FrameNumber::MAX, ..header() },
             FrameHeader { segment: SegmentNumber::MAX, ..header() },
+            FrameHeader { number: FrameNumber::new(1 << 63).unwrap(), ..header() },
+            FrameHeader { segment: SegmentNumber::new(1 << 31).unwrap(), ..header() },
+            FrameHeader { first_position: Position::new((1 << 63) + 1), ..header() },
+            FrameHeader { lowest_truncated: Some(Position::new(u64::MAX - 1)), ..header() },
             FrameHeader { offset: MAX_SEGMENT_BYTES + 1, ..header() },
             FrameHeader { body_length: MAX_FRAME_BYTES + 1, ..header() },
         ];

@@ -72,7 +72,7 @@ pub enum NotARecord {
     Damaged,
     /// The checksum matches, and the type is one that this program does not know.
     UnknownType(u8),
-    /// The checksum matches, and the flags or lengths are not those of this version.
+    /// The checksum matches, and the flags, lengths or position are not those of this version.
     UnknownForm,
 }
 
@@ -100,7 +100,7 @@ impl<'a> RawRecord<'a> {
         if header[10..12] != [0, 0] {
             return Err(NotARecord::UnknownForm);
         }
-        let position = Position::new(get::u64(header, 16));
+        let position = get::position(header, 16).ok_or(NotARecord::UnknownForm)?;
         Ok((RawRecord { kind, position, payload }, end.next_multiple_of(RECORD_ALIGNMENT)))
     }
 

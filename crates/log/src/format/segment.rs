@@ -130,27 +130,23 @@ fn decode_copy(copy: &[u8]) -> Copy {
     }
     let mut log = [0; 16];
     log.copy_from_slice(&copy[16..32]);
-    // The last number there is has no successor, and whoever wrote the segment counted on one.
-    let fields = (
-        SegmentNumber::new(get::u32(copy, 32)).filter(|number| number.next().is_some()),
-        geometry_of(get::u64(copy, 40), get::u32(copy, 36)),
-        FrameNumber::new(get::u64(copy, 48)).filter(|number| number.next().is_some()),
-    );
-    match fields {
-        (Some(number), Some(geometry), Some(first_frame)) => Copy::Valid(SegmentHeader {
-            log: LogId::from_bytes(log),
-            number,
-            geometry,
-            first_frame,
-            previous_checksum: get::u32(copy, 56),
-            first_position: Position::new(get::u64(copy, 64)),
-            truncations: get::u32(copy, 72),
-            lowest_truncated: Some(get::u64(copy, 80))
-                .filter(|&lowest| lowest != u64::MAX)
-                .map(Position::new),
-        }),
-        _ => Copy::Damaged,
+    match decode_fields(copy, LogId::from_bytes(log)) {
+        Some(header) => Copy::Valid(header),
+        None => Copy::Damaged,
     }
+}
+
+fn decode_fields(copy: &[u8], log: LogId) -> Option<SegmentHeader> {
+    Some(SegmentHeader {
+        log,
+        number: get::segment_number(copy, 32)?,
+        geometry: geometry_of(get::u64(copy, 40), get::u32(copy, 36))?,
+        first_frame: get::frame_number(copy, 48)?,
+        previous_checksum: get::u32(copy, 56),
+        first_position: get::position(copy, 64)?,
+        truncations: get::u32(copy, 72),
+        lowest_truncated: get::position_or_none(copy, 80)?,
+    })
 }
 
 fn checksum(copy: &[u8]) -> u32 {

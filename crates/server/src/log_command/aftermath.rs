@@ -103,6 +103,7 @@ mod tests {
         Damage {
             finding: Finding::CorruptFrame,
             segment: SegmentNumber::FIRST,
+            last_segment: SegmentNumber::FIRST,
             bytes: 4096..8192,
             frames,
             positions: vec![at(positions.start)..at(positions.end)],

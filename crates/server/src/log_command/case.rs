@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use gapless_log::{Damage, Finding, Survey};
-use gapless_types::{Position, SegmentNumber};
+use gapless_types::Position;
 use serde::Serialize;
 
 use super::aftermath::Aftermath;
@@ -18,8 +18,6 @@ use crate::output::{counted, numbered, positions};
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) damage: Damage,
-    /// Missing segments that stand next to each other are one case; this is the last of them.
-    pub(crate) last_segment: SegmentNumber,
     /// Positions that are wanted and cannot be read.
     pub(crate) unreadable: Vec<Range<Position>>,
     /// Someone must act.
@@ -35,32 +33,19 @@ pub(crate) fn cases(survey: &Survey, aftermath: Option<&Aftermath>) -> Vec<Case>
         };
         let settled = unreadable.is_empty() && !damage.positions.is_empty();
         let threatens = damage.finding.threatens_records() && !settled;
-        Case { damage: damage.clone(), last_segment: damage.segment, unreadable, threatens }
+        Case { damage: damage.clone(), unreadable, threatens }
     });
     missing_cases(survey).into_iter().chain(found).collect()
 }
 
 /// What keeps a log from opening. Of segments that are missing next to each other, the first names the positions of all.
 pub(crate) fn missing_cases(survey: &Survey) -> Vec<Case> {
-    let mut cases: Vec<Case> = Vec::new();
-    for damage in &survey.missing {
-        let joins = |case: &Case| {
-            damage.finding == Finding::MissingSegment
-                && case.damage.finding == Finding::MissingSegment
-                && case.last_segment.next() == Some(damage.segment)
-                && damage.positions.is_empty()
-        };
-        match cases.last_mut().filter(|case| joins(case)) {
-            Some(case) => case.last_segment = damage.segment,
-            None => cases.push(Case {
-                damage: damage.clone(),
-                last_segment: damage.segment,
-                unreadable: damage.positions.clone(),
-                threatens: true,
-            }),
-        }
-    }
-    cases
+    let case = |damage: &Damage| Case {
+        damage: damage.clone(),
+        unreadable: damage.positions.clone(),
+        threatens: true,
+    };
+    survey.missing.iter().map(case).collect()
 }
 
 impl Case {
@@ -84,7 +69,7 @@ impl Case {
 
     /// The segments it concerns.
     pub(crate) fn segments(&self) -> Range<u64> {
-        u64::from(self.damage.segment.get())..u64::from(self.last_segment.get()) + 1
+        u64::from(self.damage.segment.get())..u64::from(self.damage.last_segment.get()) + 1
     }
 
     /// What it takes away.
@@ -194,7 +179,7 @@ pub(crate) fn case_views(cases: &[Case], dir: &Path) -> Vec<CaseView> {
             finding: finding.to_string().replace(' ', "_"),
             threatens_records: case.threatens,
             segment: segment.get(),
-            last_segment: case.last_segment.get(),
+            last_segment: case.damage.last_segment.get(),
             bytes: BytesView { start: bytes.start, end: bytes.end },
             frames: (!frames.is_empty()).then_some(RangeView { first: frames.start, next: frames.end }),
             unreadable: case.unreadable.iter().map(RangeView::of).collect(),

@@ -48,6 +48,7 @@ pub(crate) fn explained(error: &OpenError, dir: &Path) -> anyhow::Error {
         OpenError::UnknownVersion { .. } | OpenError::UnknownRecord { .. } => {
             "use the version of gapless that wrote it, or a newer one; nothing was changed".to_owned()
         }
+        OpenError::FirstPosition(_) => "start the log at a lower position".to_owned(),
         OpenError::HeaderLost(_) => {
             "restore the file of that segment from another node or a backup".to_owned()
         }
