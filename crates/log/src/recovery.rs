@@ -163,10 +163,10 @@ impl<'a> Recovery<'a> {
         let short = length != u64::from(header.geometry.capacity);
         let footer = if short { None } else { self.load_footer(&header, &*file)? };
         let sealed = footer.as_ref().is_some_and(|footer| footer.sealed);
-        // A footer does not tell what is missing in front of the first frame it knows.
-        let footer = footer.filter(|_| !headless);
         let footer_end = footer.as_ref().map(|footer| footer.end_offset);
         let certificate = footer.as_ref().map(|footer| (Witness::footer(footer), footer.controls.clone()));
+        // It certifies the frames of a segment that lost its header and its first frame, but it does not tell what is missing.
+        let footer = footer.filter(|_| !headless);
         let mut start = self.starting_state(&header, footer);
         let before = self.recovered.segments.last().filter(|before| before.number.next() == Some(number));
         if let Some(before) = before {
@@ -213,7 +213,7 @@ impl<'a> Recovery<'a> {
             // Its footer has it; memory stays bounded however many segments there are.
             state.index = SegmentIndex::default();
         }
-        let footer_covers_all = footer_end == Some(state.offset);
+        let footer_covers_all = footer_end == Some(state.offset) && !headless;
         self.recovered.segments.push(RecoveredSegment {
             number,
             geometry: header.geometry,

@@ -12,7 +12,8 @@ use gapless_log::format::{FRAME_HEADER_BYTES, Geometry};
 use gapless_log::io::memory::MemoryIo;
 use gapless_log::io::{Io, OpenMode, write_all_at};
 use gapless_log::{
-    AppendError, Depth, Drive, Layout, Log, LogId, OpenError, Options, ReadError, RecordType, inspect,
+    AppendError, Depth, Drive, Layout, Log, LogId, OpenError, Options, ReadError, RecordType, SyncPolicy,
+    inspect,
 };
 use gapless_types::{FrameNumber, Position, SegmentNumber};
 
@@ -380,4 +381,29 @@ fn a_log_whose_segment_numbers_end_refuses_and_keeps_what_it_has() {
     write_all_at(&*file, &bytes, 0).unwrap();
     let log = Log::open(Arc::new(io), "log", Options { accept_loss: true, ..options() });
     assert!(matches!(log, Err(OpenError::Io { .. })), "there is no segment to record the loss in: {log:?}");
+}
+
+// Frames that are synced now and then do not certify each other, but a footer certifies all it covers, also in a segment that
+// lost its header and its first frame. Were it believed only once the header is healed, records would come back from the dead.
+#[test]
+fn a_footer_certifies_the_frames_of_a_segment_without_a_header() {
+    let io = MemoryIo::new();
+    let lazy = || Options { sync: SyncPolicy::OnRequest, ..options() };
+    let log = Log::open(Arc::new(io.clone()), "log", lazy()).unwrap().0;
+    append_until_segment(&log, 2);
+    let first = log.next();
+    for payload in ["a", "b", "c"] {
+        let _later = log.append_next(&[payload]).unwrap();
+        log.flush().unwrap();
+    }
+    log.close().unwrap();
+    io.overwrite(&segment(2), 0, &[0xee; 4096 + 64]).unwrap();
+    let readable =
+        |log: &Log| (first.get()..log.next().get()).filter(|&at| log.read(Position::new(at)).is_ok()).count();
+    let log = Log::open(Arc::new(io.clone()), "log", lazy()).unwrap().0;
+    let (next, found) = (log.next(), readable(&log));
+    assert_eq!((next.get() - first.get(), found), (3, 3));
+    drop(log);
+    let log = Log::open(Arc::new(io), "log", lazy()).unwrap().0;
+    assert_eq!((log.next(), readable(&log)), (next, found), "a second opening finds the same");
 }
