@@ -390,11 +390,16 @@ fn a_footer_certifies_the_frames_of_a_segment_without_a_header() {
     let io = MemoryIo::new();
     let lazy = || Options { sync: SyncPolicy::OnRequest, ..options() };
     let log = Log::open(Arc::new(io.clone()), "log", lazy()).unwrap().0;
-    append_until_segment(&log, 2);
-    let first = log.next();
-    for payload in ["a", "b", "c"] {
+    let append = |payload: &[u8]| {
         let _later = log.append_next(&[payload]).unwrap();
         log.flush().unwrap();
+    };
+    while log.statistics().segments < 2 {
+        append(&[7; 8000]);
+    }
+    let first = log.next();
+    for payload in ["a", "b", "c"] {
+        append(payload.as_bytes());
     }
     log.close().unwrap();
     io.overwrite(&segment(2), 0, &[0xee; 4096 + 64]).unwrap();
