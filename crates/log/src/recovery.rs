@@ -276,6 +276,10 @@ impl<'a> Recovery<'a> {
         if let Some(lowest) = state.lowest_truncated {
             self.truncate(lowest);
         }
+        if header.first_position < self.recovered.next_position {
+            // No truncation says so, and still it begins there: what it holds counts, once.
+            self.truncate(header.first_position);
+        }
         let number = state.number;
         let low =
             state.lowest_truncated.map_or(header.first_position, |lowest| lowest.min(header.first_position));

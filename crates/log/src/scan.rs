@@ -290,17 +290,13 @@ impl<'a> Scan<'a> {
     fn skip_damage(&mut self, witness: &Witness, controls: &mut Controls) -> Result<(), ScanError> {
         let start = self.state.offset;
         let header = self.header_at(start)?.map(|(header, _)| header).filter(|header| header.offset == start);
-        let truncated = witness.truncations != self.state.truncations;
+        let truncated = self.is_cut_by(witness);
         let rescued =
             if truncated { Rescued::default() } else { self.rescue(header.as_ref(), witness, controls)? };
         let blank = rescued.data.is_empty() && header.is_none() && self.is_blank(start)?;
         let finding = if blank { Finding::LostWrite } else { Finding::CorruptFrame };
 
-        if truncated && let Some(lowest) = witness.lowest_truncated {
-            // The truncations themselves are lost: everything they may have reached is void.
-            self.state.truncate(lowest.min(self.state.next_position));
-            self.state.truncations = witness.truncations;
-        }
+        self.cut_by(witness);
         let holes = holes_between(self.state.next_position, witness.first_position, &rescued.data);
         let missing: u64 = holes.iter().map(|hole| hole.end.get() - hole.start.get()).sum();
         // What is missing is certainly data only where the header tells how many records there were.
@@ -331,12 +327,7 @@ impl<'a> Scan<'a> {
 
     /// Frames that left no trace in front of a good one.
     fn note_gap(&mut self, witness: &Witness) {
-        if witness.truncations != self.state.truncations
-            && let Some(lowest) = witness.lowest_truncated
-        {
-            self.state.truncate(lowest.min(self.state.next_position));
-            self.state.truncations = witness.truncations;
-        }
+        self.cut_by(witness);
         let holes = holes_between(self.state.next_position, witness.first_position, &[]);
         self.state.state_in_doubt = true;
         self.damage.push(Damage {
@@ -350,6 +341,21 @@ impl<'a> Scan<'a> {
         });
         self.state.index.holes.extend(holes);
         self.move_to(witness);
+    }
+
+    /// Whether a truncation is among what was lost in front of the witness. That positions go back shows it as well.
+    fn is_cut_by(&self, witness: &Witness) -> bool {
+        witness.truncations != self.state.truncations || witness.first_position < self.state.next_position
+    }
+
+    /// The truncations themselves are lost: everything they may have reached is void.
+    fn cut_by(&mut self, witness: &Witness) {
+        let back = (witness.first_position < self.state.next_position).then_some(witness.first_position);
+        let told = witness.lowest_truncated.filter(|_| witness.truncations != self.state.truncations);
+        if let Some(lowest) = back.into_iter().chain(told).min() {
+            self.state.truncate(lowest.min(self.state.next_position));
+            self.state.truncations = witness.truncations;
+        }
     }
 
     fn move_to(&mut self, witness: &Witness) {
