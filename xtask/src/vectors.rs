@@ -7,12 +7,9 @@ use crate::summary::Outcome;
 use crate::workspace::Workspace;
 
 /// Suites whose component exists. Each is a file of the same name among the vectors.
-const SUITES: &[&str] = &[];
+const SUITES: &[&str] = &["sequencer"];
 
 pub(crate) fn step(workspace: &Workspace) -> Result<Outcome> {
-    if SUITES.is_empty() {
-        println!("no suites yet");
-    }
     let mut failed = Vec::new();
     let mut absent = Vec::new();
     for suite in SUITES {

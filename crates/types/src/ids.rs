@@ -18,6 +18,11 @@ identity_number! {
 }
 
 identity_number! {
+    /// What a workspace is for; decides which sequences it has. Fixed by the first write to the workspace.
+    WorkspaceKind(u16)
+}
+
+identity_number! {
     /// A partition inside its namespace; the first is 0.
     PartitionIndex(u16)
 }
