@@ -107,6 +107,14 @@ impl<S: Storage> Sequencer<S> {
         refusal
     }
 
+    /// Whether a transaction could start now.
+    ///
+    /// # Errors
+    /// What [`start`](Self::start) would say.
+    pub fn check_ready(&self) -> Result<(), StartError> {
+        if self.ending.is_some() { Err(StartError::Closed) } else { self.shared.admit().map(drop) }
+    }
+
     /// Waits until a transaction can start, at most so long. Where the caller does the background work, does it; and does
     /// not wait for time to pass.
     ///

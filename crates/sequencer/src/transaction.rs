@@ -68,6 +68,18 @@ impl<'a, S: Storage> Transaction<'a, S> {
         Ok(number)
     }
 
+    /// The last number of a sequence that was issued or observed, by this transaction or before it; 0 if there is none. Takes
+    /// nothing.
+    ///
+    /// # Errors
+    /// If the kind of the workspace has no such sequence, or the storage cannot be read. The transaction stays open.
+    pub fn last(&mut self, sequence: SequenceId) -> Result<u64, NextError<S::Error>> {
+        let position = self.position(sequence)?;
+        let last = self.last_number(position, sequence)?;
+        let initial = self.sequencer.shared.kinds.at(self.kind).initial_number(position);
+        Ok(if last < initial { 0 } else { last })
+    }
+
     /// Takes note of a number that the event brings with it, such as an imported record id: the sequence continues above
     /// it. Numbers below the initial one, and those that were issued before, do not move the sequence.
     ///

@@ -26,6 +26,24 @@ pub const MAX_METADATA_PAIRS: usize = 32;
 pub const MAX_METADATA_PAIR_BYTES: usize = KIB;
 /// Longest client id, in bytes of UTF-8.
 pub const MAX_CLIENT_ID_BYTES: usize = 64;
+/// Longest type of an event or a record, and longest content type, in bytes of UTF-8.
+pub const MAX_TYPE_BYTES: usize = 255;
+/// Longest name of a field of a record, in bytes of UTF-8.
+pub const MAX_FIELD_NAME_BYTES: usize = 255;
+/// Most fields of a record.
+pub const MAX_RECORD_FIELDS: usize = 1000;
+/// Longest record with all its fields, in bytes as stored.
+pub const MAX_RECORD_ROW_BYTES: usize = MIB;
+/// Most bytes of records that one write can change, each counted with all its fields.
+pub const MAX_CHANGED_RECORD_BYTES: usize = 16 * MIB;
+/// The last id that a record can have: what a double can count.
+pub const LAST_RECORD_ID: u64 = 1 << 53;
+/// Most workspace kinds of a namespace.
+pub const MAX_KINDS: usize = 1000;
+/// Most sequences that a workspace kind can declare; two more number its events and its records.
+pub const MAX_SEQUENCES_PER_KIND: usize = 65_533;
+/// Most record types declared as singletons: their ids have 512 values.
+pub const MAX_SINGLETONS: usize = 512;
 /// Longest name, in bytes; its characters are ASCII, so also in characters.
 pub const MAX_NAME_BYTES: usize = 63;
 

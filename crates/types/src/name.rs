@@ -40,6 +40,11 @@ pub enum NameError {
 impl Name {
     /// The name with this text.
     pub fn new(text: &str) -> Result<Self, NameError> {
+        Self::check(text).map(|()| Self(text.into()))
+    }
+
+    /// Whether a text is a name, without keeping it.
+    pub fn check(text: &str) -> Result<(), NameError> {
         if text.is_empty() {
             return Err(NameError::Empty);
         }
@@ -48,7 +53,7 @@ impl Name {
         }
         match text.char_indices().find(|&(_, character)| !is_name_character(character)) {
             Some((at, character)) => Err(NameError::Character { character, at }),
-            None => Ok(Self(text.into())),
+            None => Ok(()),
         }
     }
 

@@ -1,0 +1,348 @@
+//! Step 7 of the corridor: a record becomes an outcome.
+//!
+//! Invariants
+//! - NUM-2: what is refused or fails consumes no number.
+//! - NUM-3: the same records give the same outcomes, numbers and rows; nothing here reads a clock, a random number or an order
+//!   that is not the log's.
+//! - LOG-1: state changes only behind the outcome that says so in the partition log.
+
+use gapless_log::Log;
+use gapless_sequencer::{Sequencer, StartError, Transaction};
+use gapless_types::{ClientSequence, IdempotencyKey, PartitionId, Position, WorkspaceId, WorkspaceKind};
+
+use crate::command::{Command, Record};
+use crate::conditions::{self, Demand, Facts};
+use crate::definition::Definition;
+use crate::error::{ApplyError, Fault};
+use crate::numbers::{self, Numbers};
+use crate::outcome::{
+    Committed, Header, Outcome, OutcomeKind, Refusal, RefusalCode, RequestDigest, TransactionId,
+};
+use crate::partition::Partition;
+use crate::rows;
+use crate::schema::{Kind, NO_KIND, Schema, WORKSPACE_OFFSET};
+use crate::state::{self, Reads, put_schema};
+use crate::stop::Stop;
+use crate::stored_numbers::StoredNumbers;
+use crate::write::Write;
+
+/// Reasons that the refusal of a definition gives at most.
+const MAX_REASONS: usize = 100;
+
+impl Partition {
+    /// Applies the next record. A record that has an outcome already is compared with it and gets it again.
+    ///
+    /// # Errors
+    /// If the record is not the next one, or the world failed; then nothing is applied any more until the partition is opened
+    /// again.
+    pub fn apply(&mut self, record: &Record<'_>) -> Result<Outcome, ApplyError> {
+        if let Some(known) = self.recorded(record)? {
+            return Ok(known);
+        }
+        self.check_running()?;
+        let outcome = self.decide(record);
+        outcome.map_err(|fault| ApplyError::Stopped(self.stop(fault)))
+    }
+
+    fn decide(&mut self, record: &Record<'_>) -> Result<Outcome, Fault> {
+        self.batch.clear();
+        match Command::decode(record.command) {
+            Ok(Command::Write(key, bytes)) => self.apply_write(record, key, bytes),
+            Ok(Command::Define(bytes)) => self.apply_definition(record, bytes),
+            Err(malformed) => self.apply_malformed(record, &malformed.to_string()),
+        }
+    }
+
+    /// The steps a to f of the corridor.
+    fn apply_write(
+        &mut self,
+        record: &Record<'_>,
+        key: IdempotencyKey,
+        bytes: &[u8],
+    ) -> Result<Outcome, Fault> {
+        let time = self.log_time(record);
+        let digest = RequestDigest::of(bytes);
+        let write = match Write::decode(bytes) {
+            Ok(write) => write,
+            Err(malformed) => return self.apply_malformed(record, &malformed.to_string()),
+        };
+        self.make_ready()?;
+        let place = Place::of(&write, self.schema.as_deref(), self.id, &self.store)?;
+        let mut transaction = begin(&mut self.sequencer, place.kind_id(), write.workspace)?;
+        let decision = match recall(&write, key, &digest) {
+            Some(first) => Err(first), // a
+            None => match place.check(&write, self.id, time, &mut transaction, &self.store) {
+                // b
+                Ok(demand) => {
+                    let last = last_sequence(self.id, &write, &self.store)?;
+                    numbers::take(&mut transaction, demand, last) // c
+                }
+                Err(stop) => Err(stop),
+            },
+        };
+        let entry =
+            Entry { record, time, key: Some(key), digest, write: Some(&write), kind: place.kind_id() };
+        match decision {
+            Ok(numbers) => {
+                let header = entry.event(&numbers);
+                append(&self.log, &header, bytes, &mut self.buffer)?; // d
+                transaction.flush();
+                state::change(self.id, &header, &write, &self.store, &mut self.batch)?; // e
+                self.change_state(record, time)?;
+                Ok(Outcome::Committed(entry.committed(self.id, numbers))) // f
+            }
+            Err(Stop::Refused(refusal)) => {
+                let mut body = Vec::new();
+                refusal.encode(&mut body);
+                append(&self.log, &entry.without_numbers(OutcomeKind::Refusal), &body, &mut self.buffer)?;
+                transaction.flush();
+                self.change_state(record, time)?;
+                Ok(Outcome::Refused(*refusal))
+            }
+            Err(Stop::Fault(fault)) => Err(fault),
+        }
+    }
+
+    /// A record that should never have become part of the log still gets an outcome.
+    fn apply_malformed(&mut self, record: &Record<'_>, problem: &str) -> Result<Outcome, Fault> {
+        let time = self.log_time(record);
+        let refusal = Refusal::new(RefusalCode::Malformed, problem);
+        let mut body = Vec::new();
+        refusal.encode(&mut body);
+        let digest = RequestDigest::of(canonical(record.command));
+        let key = match Command::decode(record.command) {
+            Ok(Command::Write(key, _)) => Some(key),
+            _ => None,
+        };
+        let entry = Entry { record, time, key, digest, write: None, kind: None };
+        self.record_without_numbers(&entry, OutcomeKind::Refusal, &body)?;
+        Ok(Outcome::Refused(refusal))
+    }
+
+    fn apply_definition(&mut self, record: &Record<'_>, bytes: &[u8]) -> Result<Outcome, Fault> {
+        let time = self.log_time(record);
+        let schema = match Definition::decode(bytes) {
+            Ok(definition) => match &self.schema {
+                Some(schema) => schema.redefine(definition),
+                None => Schema::first(definition),
+            },
+            Err(malformed) => Err(vec![malformed.to_string()]),
+        };
+        let entry =
+            Entry { record, time, key: None, digest: RequestDigest::of(bytes), write: None, kind: None };
+        match schema {
+            Ok(schema) => {
+                put_schema(self.id, &schema, &mut self.batch)?;
+                self.record_without_numbers(&entry, OutcomeKind::Definition, bytes)?;
+                self.use_schema(schema)?;
+                Ok(Outcome::Defined)
+            }
+            Err(mut reasons) => {
+                reasons.truncate(MAX_REASONS);
+                let body = reasons.join("\n");
+                self.record_without_numbers(&entry, OutcomeKind::DefinitionRefusal, body.as_bytes())?;
+                Ok(Outcome::DefinitionRefused(reasons))
+            }
+        }
+    }
+
+    fn record_without_numbers(
+        &mut self,
+        entry: &Entry<'_>,
+        kind: OutcomeKind,
+        body: &[u8],
+    ) -> Result<(), Fault> {
+        self.make_ready()?;
+        let transaction = begin(&mut self.sequencer, None, WorkspaceId::NAMESPACE)?;
+        append(&self.log, &entry.without_numbers(kind), body, &mut self.buffer)?;
+        transaction.flush();
+        self.change_state(entry.record, entry.time)
+    }
+
+    /// Log time never goes back, whatever a record says.
+    fn log_time(&self, record: &Record<'_>) -> u64 {
+        record.time.max(self.time)
+    }
+}
+
+/// Step a. The idempotency window is not built yet: every key is a new one.
+fn recall(_write: &Write<'_>, _key: IdempotencyKey, _digest: &RequestDigest) -> Option<Stop> {
+    None
+}
+
+/// The bytes that the digest of a command covers; of one that cannot be taken apart, all of it.
+pub(crate) fn canonical(command: &[u8]) -> &[u8] {
+    Command::decode(command).map_or(command, |command| command.canonical())
+}
+
+/// Where a write goes: its workspace's kind, if it has the right to one.
+struct Place<'a> {
+    schema: Option<&'a Schema>,
+    kind: Result<&'a Kind, Refusal>,
+}
+
+impl<'a> Place<'a> {
+    fn of(
+        write: &Write<'_>,
+        schema: Option<&'a Schema>,
+        partition: PartitionId,
+        reads: &impl Reads,
+    ) -> Result<Self, Fault> {
+        let kind = match schema {
+            None => Err(Refusal::new(RefusalCode::WrongKind, "the namespace is not defined")),
+            Some(schema) => kind_of(write, schema, partition, reads)?,
+        };
+        Ok(Self { schema, kind })
+    }
+
+    fn kind_id(&self) -> Option<WorkspaceKind> {
+        self.kind.as_ref().ok().map(|kind| kind.id)
+    }
+
+    /// Step b.
+    fn check(
+        &self,
+        write: &Write<'_>,
+        partition: PartitionId,
+        time: u64,
+        transaction: &mut Transaction<'_, StoredNumbers>,
+        reads: &impl Reads,
+    ) -> Result<Demand, Stop> {
+        let (kind, schema) = match (&self.kind, self.schema) {
+            (Ok(kind), Some(schema)) => (*kind, schema),
+            (Err(refusal), _) => return Err(refusal.clone().into()),
+            (Ok(_), None) => return Err(Fault::Log("a kind without a schema").into()),
+        };
+        let last_offset = transaction.last(WORKSPACE_OFFSET).map_err(numbers::fault)?;
+        let facts = Facts { namespace: partition.namespace, schema, kind, last_offset, time };
+        conditions::check(write, &facts, reads)
+    }
+}
+
+/// The kind that a workspace has, or gets by this write.
+fn kind_of<'a>(
+    write: &Write<'_>,
+    schema: &'a Schema,
+    partition: PartitionId,
+    reads: &impl Reads,
+) -> Result<Result<&'a Kind, Refusal>, Fault> {
+    if let Some(violation) = write.violations().into_iter().next() {
+        return Ok(Err(Refusal::new(RefusalCode::Malformed, violation.to_string())));
+    }
+    let home = write.workspace.partition(schema.definition().partitions);
+    if home != partition.index {
+        let message = format!("workspace {} belongs to partition {home}", write.workspace);
+        return Ok(Err(Refusal::new(RefusalCode::Malformed, message)));
+    }
+    let Some(asked) = schema.kind(write.kind) else {
+        let message = format!("the namespace has no kind {}", write.kind);
+        return Ok(Err(Refusal::new(RefusalCode::WrongKind, message)));
+    };
+    let row = reads.get(&rows::workspace::key(partition.namespace, write.workspace))?;
+    let Some(row) = row else { return Ok(Ok(asked)) };
+    let has = rows::workspace::decode(&row).ok_or(Fault::Log("a workspace without a kind"))?;
+    if has == asked.id {
+        return Ok(Ok(asked));
+    }
+    let name = schema.kind_of(has).map_or("another one", |(name, _)| name.as_str());
+    let message = format!("workspace {} is of kind {name}, not {}", write.workspace, write.kind);
+    Ok(Err(Refusal::new(RefusalCode::WrongKind, message)))
+}
+
+fn last_sequence(
+    partition: PartitionId,
+    write: &Write<'_>,
+    reads: &impl Reads,
+) -> Result<Option<ClientSequence>, Fault> {
+    let mut key = Vec::with_capacity(80);
+    rows::client::key(partition.namespace, write.workspace, write.client, &mut key);
+    let Some(row) = reads.get(&key)? else { return Ok(None) };
+    rows::client::decode(&row).map(Some).ok_or(Fault::Log("a client sequence that is none"))
+}
+
+/// Opens the transaction of an outcome.
+fn begin(
+    sequencer: &mut Sequencer<StoredNumbers>,
+    kind: Option<WorkspaceKind>,
+    workspace: WorkspaceId,
+) -> Result<Transaction<'_, StoredNumbers>, Fault> {
+    sequencer
+        .start(kind.unwrap_or(NO_KIND), workspace)
+        .map_err(|error: StartError| Fault::Sequencer(error.to_string()))
+}
+
+/// Step d.
+fn append(log: &Log, header: &Header<'_>, body: &[u8], buffer: &mut Vec<u8>) -> Result<(), Fault> {
+    buffer.clear();
+    header.encode(body, buffer);
+    let _durable_later = log.append(Position::new(header.partition_offset.get()), &[&buffer[..]])?;
+    Ok(())
+}
+
+/// What a record of the partition log says besides its numbers.
+struct Entry<'a> {
+    record: &'a Record<'a>,
+    time: u64,
+    key: Option<IdempotencyKey>,
+    digest: RequestDigest,
+    write: Option<&'a Write<'a>>,
+    kind: Option<WorkspaceKind>,
+}
+
+impl<'a> Entry<'a> {
+    fn without_numbers(&self, kind: OutcomeKind) -> Header<'a> {
+        Header {
+            kind,
+            partition_offset: self.record.offset,
+            log_index: self.record.log_index,
+            time: self.time,
+            workspace: self.write.map_or(WorkspaceId::NAMESPACE, |write| write.workspace),
+            workspace_kind: self.kind,
+            workspace_offset: None,
+            client_sequence: None,
+            highest_record: None,
+            key: self.key,
+            digest: self.digest,
+            client: self.write.map_or("", |write| client_of(write)),
+            record_ids: Vec::new(),
+            numbers: Vec::new(),
+        }
+    }
+
+    fn event(&self, numbers: &Numbers) -> Header<'a> {
+        Header {
+            workspace_offset: Some(numbers.workspace_offset),
+            client_sequence: Some(numbers.client_sequence),
+            highest_record: numbers.highest_record,
+            record_ids: numbers.record_ids.clone(),
+            numbers: numbers.declared.clone(),
+            ..self.without_numbers(OutcomeKind::Event)
+        }
+    }
+
+    fn committed(&self, partition: PartitionId, numbers: Numbers) -> Committed {
+        let taken = numbers.declared.iter().map(|(_, number)| *number);
+        Committed {
+            transaction: TransactionId::new(
+                partition,
+                self.record.offset,
+                self.record.log_index,
+                &self.digest,
+            ),
+            log_index: self.record.log_index,
+            partition,
+            partition_offset: self.record.offset,
+            workspace_offset: numbers.workspace_offset,
+            client_sequence: numbers.client_sequence,
+            numbers: numbers.names.into_iter().zip(taken).collect(),
+            record_ids: numbers.record_ids,
+            committed_at: self.time,
+        }
+    }
+}
+
+/// The client of a write; a refused write may name one that is longer than any client.
+fn client_of<'a>(write: &Write<'a>) -> &'a str {
+    let most = gapless_types::limits::MAX_CLIENT_ID_BYTES;
+    if write.client.len() <= most { write.client } else { "" }
+}

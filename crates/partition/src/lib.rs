@@ -1,0 +1,49 @@
+//! The deterministic state machine of Gapless: it turns a record of the log into an outcome.
+//!
+//! A partition is given records in log order, one at a time, with the time that the leader wrote into the entry. For each it
+//! appends exactly one outcome to its own log, and folds it into its state. The log is the truth (LOG-1): the store holds what
+//! follows from it, as of a checkpoint, and can be rebuilt at any time.
+//!
+//! - NUM-1: every number of a kind is dense and increasing in its scope.
+//! - NUM-2: what was refused consumed nothing.
+//! - NUM-3: the same records give the same numbers, bytes and state, on every replica and on every replay.
+//!
+//! Must not know: clocks, sockets, random numbers, Raft, other partitions. Time comes inside the records; disk and memory come
+//! through [`gapless_log::io::Io`] and [`Options`].
+
+mod apply;
+mod codec;
+mod command;
+mod conditions;
+mod definition;
+mod error;
+mod numbers;
+mod open;
+mod outcome;
+mod partition;
+mod rows;
+mod schema;
+mod shared_store;
+mod state;
+mod stop;
+mod stored;
+mod stored_numbers;
+mod tail;
+mod turns;
+mod view;
+mod write;
+
+pub use codec::Malformed;
+pub use command::{Command, Record};
+pub use definition::{AtCap, DEFAULT_KIND, Definition, IdempotencyRule, RecordRule, TrustLevel};
+pub use error::{ApplyError, CheckpointFailed, Fault};
+pub use open::{OpenError, Opened, Options};
+pub use outcome::{
+    Committed, Header, Outcome, OutcomeKind, Refusal, RefusalCode, RequestDigest, TransactionId,
+};
+pub use partition::Partition;
+pub use rows::record::RecordRow;
+pub use schema::{Kind, RECORD_ID, Schema, Sequence, WORKSPACE_OFFSET};
+pub use stored::StoredOutcome;
+pub use view::{Entity, SequenceState, StoredRecord, View, Workspace};
+pub use write::{Condition, NewId, Operation, Value, Violation, Write};

@@ -1,0 +1,161 @@
+//! Step e: the rows that an event changes. Applying a write and folding a stored event walk through here, so that both come to
+//! the same state.
+//!
+//! Must not know: whether the write was allowed, where the numbers came from.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use gapless_store::Batch;
+use gapless_types::{PartitionId, RecordId};
+
+use crate::error::Fault;
+use crate::outcome::Header;
+use crate::rows;
+use crate::rows::entity::EntityRow;
+use crate::rows::record::RecordRow;
+use crate::schema::Schema;
+use crate::write::{NewId, Operation, Value, Write};
+
+/// Rows as they are before an outcome.
+pub(crate) trait Reads {
+    /// The value of a key.
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Fault>;
+}
+
+/// Puts the schema into a batch.
+pub(crate) fn put_schema(partition: PartitionId, schema: &Schema, batch: &mut Batch) -> Result<(), Fault> {
+    let mut value = Vec::new();
+    schema.encode(&mut value);
+    Ok(batch.put(&rows::schema::key(partition.namespace), &value)?)
+}
+
+/// Puts the rows of an event into a batch.
+pub(crate) fn change(
+    partition: PartitionId,
+    header: &Header<'_>,
+    write: &Write<'_>,
+    reads: &impl Reads,
+    batch: &mut Batch,
+) -> Result<(), Fault> {
+    let (Some(offset), Some(sequence)) = (header.workspace_offset, header.client_sequence) else {
+        return Err(Fault::Log("an event without its numbers"));
+    };
+    let (namespace, workspace) = (partition.namespace, header.workspace);
+    let mut key = Vec::new();
+    let index = rows::index::key(namespace, workspace, offset.get());
+    batch.put(&index, &rows::index::value(header.partition_offset))?;
+    rows::client::key(namespace, workspace, header.client, &mut key);
+    batch.put(&key, &rows::client::value(sequence))?;
+    if let (1, Some(kind)) = (offset.get(), header.workspace_kind) {
+        batch.put(&rows::workspace::key(namespace, workspace), &rows::workspace::value(kind))?;
+    }
+    if write.operations.is_empty() {
+        return Ok(());
+    }
+    let mut value = Vec::new();
+    for operation in &write.operations {
+        match operation {
+            Operation::SetEntity { key: entity, value: bytes, expires_at, .. } => {
+                rows::entity::key(namespace, workspace, entity, &mut key);
+                value.clear();
+                EntityRow { version: offset.get(), expires_at: *expires_at, value: bytes }.encode(&mut value);
+                batch.put(&key, &value)?;
+            }
+            Operation::DeleteEntity { key: entity, .. } => {
+                rows::entity::key(namespace, workspace, entity, &mut key);
+                batch.delete(&key)?;
+            }
+            Operation::CreateRecord { .. }
+            | Operation::UpdateRecord { .. }
+            | Operation::NextNumber { .. } => {}
+        }
+    }
+    change_records(partition, header, write, reads, batch)
+}
+
+/// Puts the records that a write creates or updates into a batch, each once, as they are at its end.
+fn change_records(
+    partition: PartitionId,
+    header: &Header<'_>,
+    write: &Write<'_>,
+    reads: &impl Reads,
+    batch: &mut Batch,
+) -> Result<(), Fault> {
+    let ids = Ids(header.record_ids.iter().copied().collect());
+    let offset = header.workspace_offset.map_or(0, |offset| offset.get());
+    let mut stored: BTreeMap<u64, Bytes> = BTreeMap::new();
+    for operation in &write.operations {
+        if let Operation::UpdateRecord { record, .. } = operation {
+            let id = ids.stored(*record)?;
+            let key = rows::record::key(partition.namespace, header.workspace, id);
+            if let Some(bytes) = reads.get(&key)? {
+                stored.insert(id, bytes);
+            }
+        }
+    }
+    let mut changed: BTreeMap<u64, RecordRow<'_>> = BTreeMap::new();
+    for operation in &write.operations {
+        match operation {
+            Operation::CreateRecord { id, record_type, fields, parent } => {
+                let id = match *id {
+                    NewId::Raw(raw) => ids.stored(u64::from(raw))?,
+                    NewId::Explicit(id) => id,
+                };
+                let parent = parent.map(|parent| ids.stored(parent)).transpose()?.and_then(RecordId::new);
+                let fields = ids.resolve(fields)?;
+                let row =
+                    RecordRow { active: true, created: offset, changed: offset, parent, record_type, fields };
+                changed.insert(id, row);
+            }
+            Operation::UpdateRecord { record, fields, active } => {
+                let id = ids.stored(*record)?;
+                let row = match changed.entry(id) {
+                    std::collections::btree_map::Entry::Occupied(row) => row.into_mut(),
+                    std::collections::btree_map::Entry::Vacant(place) => {
+                        let bytes =
+                            stored.get(&id).ok_or(Fault::Log("an update of a record that is not there"))?;
+                        place.insert(RecordRow::decode(bytes).map_err(Fault::Row)?)
+                    }
+                };
+                row.changed = offset;
+                row.active = active.unwrap_or(row.active);
+                row.merge(ids.resolve(fields)?);
+            }
+            Operation::SetEntity { .. } | Operation::DeleteEntity { .. } | Operation::NextNumber { .. } => {}
+        }
+    }
+    let mut value = Vec::new();
+    for (id, row) in &changed {
+        value.clear();
+        row.encode(&mut value);
+        batch.put(&rows::record::key(partition.namespace, header.workspace, *id), &value)?;
+    }
+    Ok(())
+}
+
+/// Raw ids and what became of them.
+struct Ids(BTreeMap<u16, RecordId>);
+
+impl Ids {
+    /// The stored id of a raw or stored one.
+    fn stored(&self, id: u64) -> Result<u64, Fault> {
+        let Ok(raw) = u16::try_from(id) else { return Ok(id) };
+        if raw == 0 {
+            return Ok(0);
+        }
+        self.0.get(&raw).map(|id| id.get()).ok_or(Fault::Log("a raw id that got no record id"))
+    }
+
+    /// Fields with stored ids in place of raw ones.
+    fn resolve<'w>(&self, fields: &[(&'w str, Value<'w>)]) -> Result<Vec<(&'w str, Value<'w>)>, Fault> {
+        let resolved = |(name, value): &(&'w str, Value<'w>)| {
+            let value = match value {
+                Value::Record(id) => Value::Record(self.stored(*id)?),
+                other => *other,
+            };
+            Ok((*name, value))
+        };
+        fields.iter().map(resolved).collect()
+    }
+}

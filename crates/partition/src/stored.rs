@@ -1,0 +1,114 @@
+//! An outcome as it was read from the partition log.
+
+use bytes::Bytes;
+use gapless_log::Log;
+use gapless_types::{Name, PartitionId, PartitionOffset, Position};
+
+use crate::codec::Malformed;
+use crate::error::Fault;
+use crate::outcome::{Committed, Header, Outcome, OutcomeKind, Refusal, TransactionId};
+use crate::write::{Operation, Write};
+
+/// A record of the partition log whose header is good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredOutcome {
+    offset: PartitionOffset,
+    bytes: Bytes,
+}
+
+impl StoredOutcome {
+    /// Takes over a record of the partition log.
+    pub(crate) fn new(offset: PartitionOffset, bytes: Bytes) -> Result<Self, Fault> {
+        let (header, _) = Header::decode(&bytes).map_err(|malformed| Fault::Record { offset, malformed })?;
+        if header.partition_offset != offset {
+            return Err(Fault::Log("an outcome at another offset than its own"));
+        }
+        Ok(Self { offset, bytes })
+    }
+
+    pub(crate) fn read(log: &Log, offset: PartitionOffset) -> Result<Self, Fault> {
+        Self::new(offset, log.read(Position::new(offset.get()))?.payload)
+    }
+
+    /// Its numbers.
+    pub fn header(&self) -> Header<'_> {
+        self.parts().0
+    }
+
+    /// The bytes as they stand in the log.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// What was written, if it is an event.
+    ///
+    /// # Errors
+    /// If the body is not that of a write.
+    pub fn write(&self) -> Result<Option<Write<'_>>, Fault> {
+        let (header, body) = self.parts();
+        match header.kind {
+            OutcomeKind::Event => {
+                Write::decode(body).map(Some).map_err(|malformed| self.malformed(malformed))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The outcome as it was given when the record was applied.
+    ///
+    /// # Errors
+    /// If the body does not fit the header.
+    pub fn outcome(&self, partition: PartitionId) -> Result<Outcome, Fault> {
+        let (header, body) = self.parts();
+        match header.kind {
+            OutcomeKind::Event => self.committed(partition, &header).map(Outcome::Committed),
+            OutcomeKind::Refusal | OutcomeKind::Duplicate => {
+                let refusal = Refusal::decode(body).map_err(|malformed| self.malformed(malformed))?;
+                Ok(Outcome::Refused(refusal))
+            }
+            OutcomeKind::Definition => Ok(Outcome::Defined),
+            OutcomeKind::DefinitionRefusal => {
+                let reasons = String::from_utf8_lossy(body);
+                Ok(Outcome::DefinitionRefused(reasons.split('\n').map(str::to_owned).collect()))
+            }
+        }
+    }
+
+    fn committed(&self, partition: PartitionId, header: &Header<'_>) -> Result<Committed, Fault> {
+        let (Some(workspace_offset), Some(client_sequence)) =
+            (header.workspace_offset, header.client_sequence)
+        else {
+            return Err(Fault::Log("an event without its numbers"));
+        };
+        let write = self.write()?.ok_or(Fault::Log("an event without its write"))?;
+        let names = write.operations.iter().filter_map(|operation| match operation {
+            Operation::NextNumber { sequence } => Some(*sequence),
+            _ => None,
+        });
+        let numbers = names
+            .zip(&header.numbers)
+            .map(|(name, (_, number))| {
+                Ok((Name::new(name).map_err(|_| Fault::Log("a sequence without a name"))?, *number))
+            })
+            .collect::<Result<_, Fault>>()?;
+        Ok(Committed {
+            transaction: TransactionId::new(partition, self.offset, header.log_index, &header.digest),
+            log_index: header.log_index,
+            partition,
+            partition_offset: self.offset,
+            workspace_offset,
+            client_sequence,
+            record_ids: header.record_ids.clone(),
+            numbers,
+            committed_at: header.time,
+        })
+    }
+
+    fn parts(&self) -> (Header<'_>, &[u8]) {
+        Header::decode(&self.bytes).expect("it was decoded when it was read")
+    }
+
+    fn malformed(&self, malformed: Malformed) -> Fault {
+        Fault::Record { offset: self.offset, malformed }
+    }
+}
