@@ -138,6 +138,16 @@ impl Partition {
     }
 }
 
+impl Partition {
+    /// Discards the store of a partition that is not open, because it is damaged: the next opening folds the whole log.
+    ///
+    /// # Errors
+    /// If its files cannot be removed.
+    pub fn rebuild(io: &Arc<dyn Io>, dir: impl AsRef<Path>) -> Result<(), OpenError> {
+        Store::discard(io.clone(), store_dir(dir.as_ref())).map_err(OpenError::Store)
+    }
+}
+
 fn open_store(
     io: &Arc<dyn Io>,
     dir: &Path,

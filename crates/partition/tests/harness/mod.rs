@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod commands;
+
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
