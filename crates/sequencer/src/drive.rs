@@ -9,7 +9,7 @@ use crate::background::{Background, Step};
 use crate::error::Fault;
 use crate::shared::{Shared, Watch};
 use crate::storage::Storage;
-use crate::sync::{NO_PANIC, wait_timeout};
+use crate::sync::NO_PANIC;
 
 /// Starts threads.
 pub trait Spawn {
@@ -89,7 +89,7 @@ fn sleep<S>(shared: &Shared<S>, until: Option<std::time::Duration>, watch: Watch
         None => shared.work.wait(state).expect(NO_PANIC),
         Some(until) => {
             let now = shared.params.clock.now();
-            wait_timeout(&shared.work, state, until.saturating_sub(now))
+            shared.wait(&shared.work, state, until.saturating_sub(now))
         }
     };
     state.watch = Watch::Nothing;

@@ -8,6 +8,8 @@
 //! One lock, held for moments and never across a storage call. What `start` has to know is also kept in atomics, written
 //! under the lock: a transaction on cached numbers takes the lock once, in `flush`.
 
+use std::time::Duration;
+
 use gapless_types::PartitionOffset;
 
 use crate::error::{Busy, Fault, StartError};
@@ -17,7 +19,7 @@ use crate::params::Params;
 use crate::statistics::WorkCounters;
 use crate::storage::SequenceValue;
 use crate::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, NO_PANIC};
+use crate::sync::{Condvar, Mutex, MutexGuard, NO_PANIC, wait_timeout};
 use crate::unflushed::Unflushed;
 
 /// What the sequencer is doing.
@@ -117,6 +119,16 @@ impl<S> Shared<S> {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect(NO_PANIC)
+    }
+
+    /// Waits until that is notified, at most so long.
+    pub(crate) fn wait<'a>(
+        &'a self,
+        condvar: &Condvar,
+        state: MutexGuard<'a, State>,
+        timeout: Duration,
+    ) -> MutexGuard<'a, State> {
+        wait_timeout(&self.state, condvar, state, timeout)
     }
 
     /// Ends a critical section that changed something `start` looks at.
