@@ -71,8 +71,29 @@ pub(crate) fn spawn<S: Storage>(shared: &Arc<Shared<S>>, threads: &dyn Spawn) ->
     threads.spawn("sequencer", Box::new(work))
 }
 
+/// Looks that a thread takes before it sleeps, while much comes in: some tens of microseconds. Being woken takes as long,
+/// and by then the set may be full.
+const LOOKS: u32 = 50;
+
+/// Pauses of the processor between two looks, so that looking does not slow down who is being looked at.
+const PAUSES_PER_LOOK: u32 = 32;
+
+/// Whether there is much to write again, very soon after a write that was urgent.
+fn comes_fast<S>(shared: &Shared<S>) -> bool {
+    if cfg!(feature = "shuttle") || !shared.was_urgent() {
+        return false;
+    }
+    (0..LOOKS).any(|_| {
+        (0..PAUSES_PER_LOOK).for_each(|_| std::hint::spin_loop());
+        shared.looks_urgent()
+    })
+}
+
 /// Sleeps until that time or until there is a reason to look, which may have come already.
 fn sleep<S>(shared: &Shared<S>, until: Option<std::time::Duration>, watch: Watch) {
+    if comes_fast(shared) {
+        return;
+    }
     let mut state = shared.state();
     let failed = matches!(state.status, crate::shared::Status::Failed(_));
     let ordered = state.closing || (state.actualize && !failed);

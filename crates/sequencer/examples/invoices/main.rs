@@ -35,7 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     for life in 1..=LIVES {
         println!("process {life}");
-        let status = Command::new(std::env::current_exe()?).arg(folder.path()).arg(life.to_string()).status()?;
+        let status =
+            Command::new(std::env::current_exe()?).arg(folder.path()).arg(life.to_string()).status()?;
         assert!(!status.success(), "it was meant to die");
     }
     show_log(folder.path())
