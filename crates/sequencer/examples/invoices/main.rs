@@ -96,5 +96,5 @@ fn show_log(folder: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 fn open_log(folder: &Path) -> Result<Log, Box<dyn Error>> {
-    Ok(Log::open(Arc::new(RealIo::default()), folder.join("log"), Options::replicated())?.0)
+    Ok(Log::open(Arc::new(RealIo), folder.join("log"), Options::replicated())?.0)
 }
