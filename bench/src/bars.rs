@@ -1,4 +1,4 @@
-//! The bars of the log's design, and whether a figure reaches them.
+//! The bars that the design sets, and whether a figure reaches them.
 //!
 //! The median is judged. A bar that is missed in a noisy minute is no failure of the program, so that a verdict is only
 //! ever text.
@@ -26,6 +26,10 @@ pub(crate) enum Unit {
     Ratio,
     Percent,
     GigabytesPerSecond,
+    Microseconds,
+    Bytes,
+    /// A plain count.
+    Count,
 }
 
 /// A figure and what the design asks of it.
@@ -82,6 +86,9 @@ impl Unit {
             Unit::Ratio => format!("{value:.2} x"),
             Unit::Percent => format!("{value:.1} %"),
             Unit::GigabytesPerSecond => format!("{value:.2} GB/s"),
+            Unit::Microseconds => format!("{value:.3} us"),
+            Unit::Bytes => format!("{value:.1} bytes"),
+            Unit::Count => format!("{value:.4}"),
         }
     }
 

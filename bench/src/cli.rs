@@ -16,6 +16,11 @@ pub(crate) struct CommandLine {
 pub(crate) enum Command {
     /// The log against a raw file and against its rivals
     Log(LogArguments),
+    /// The sequencer: transactions, memory, and how soon it has a first number
+    Sequencer(SequencerArguments),
+    /// Transactions to be counted by callgrind
+    #[command(hide = true)]
+    SequencerProbe(ProbeArguments),
 }
 
 #[derive(Debug, Args)]
@@ -32,6 +37,37 @@ pub(crate) struct LogArguments {
     /// Directory on the disk to measure [default: bench in the target directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SequencerArguments {
+    /// Few transactions and few rounds: a first look in less than a minute
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Where the figures go as JSON [default: bench/sequencer.json in the target directory]
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Directory for the log that is opened [default: bench in the target directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl SequencerArguments {
+    pub(crate) fn json(&self) -> PathBuf {
+        self.json.clone().unwrap_or_else(|| default_directory().join("sequencer.json"))
+    }
+
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(default_directory)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ProbeArguments {
+    #[arg(long)]
+    pub(crate) workspaces: u64,
+    #[arg(long)]
+    pub(crate) transactions: u64,
 }
 
 impl LogArguments {

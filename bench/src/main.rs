@@ -7,7 +7,12 @@ mod appending;
 mod bars;
 mod cli;
 mod counting_io;
+mod first_number;
+mod flat_storage;
+mod instructions;
 mod large_log;
+#[path = "../../crates/sequencer/examples/invoices/log_storage.rs"]
+mod log_storage;
 mod log_suite;
 mod machine;
 mod our_log;
@@ -16,6 +21,9 @@ mod reading;
 mod report;
 mod rival;
 mod samples;
+mod sequencer_report;
+mod sequencer_suite;
+mod transactions;
 mod workload;
 mod writing_cost;
 
@@ -27,5 +35,7 @@ use crate::cli::{Command, CommandLine};
 fn main() -> Result<()> {
     match CommandLine::parse().command {
         Command::Log(arguments) => log_suite::run(&arguments),
+        Command::Sequencer(arguments) => sequencer_suite::run(&arguments),
+        Command::SequencerProbe(arguments) => instructions::probe(&arguments),
     }
 }

@@ -131,13 +131,13 @@ impl Report {
     }
 }
 
-fn table<const N: usize>(headings: [&str; N]) -> Table {
+pub(crate) fn table<const N: usize>(headings: [&str; N]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header(headings.map(Cell::new));
     table
 }
 
-fn right_aligned<const N: usize>(mut table: Table, columns: [usize; N]) -> Table {
+pub(crate) fn right_aligned<const N: usize>(mut table: Table, columns: [usize; N]) -> Table {
     for column in columns {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -147,7 +147,7 @@ fn right_aligned<const N: usize>(mut table: Table, columns: [usize; N]) -> Table
 }
 
 /// A figure over all rounds; one that was counted stands alone.
-fn show(unit: Unit, spread: Spread) -> String {
+pub(crate) fn show(unit: Unit, spread: Spread) -> String {
     let Spread { median, lowest, highest } = spread;
     if lowest == highest {
         return unit.show(median);

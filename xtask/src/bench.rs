@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: a benchmark of ours, beside rivals built in a workspace of their own.
+//! `cargo xtask bench`: a benchmark of ours; the log's beside rivals built in a workspace of their own.
 
 use std::process::ExitCode;
 
@@ -9,12 +9,23 @@ use crate::process::{cargo, exit_code, status};
 use crate::workspace::Workspace;
 
 pub(crate) fn run(workspace: &Workspace, mut arguments: Arguments) -> Result<ExitCode> {
-    let suite = match arguments.word().as_deref() {
-        Some("log") => "log",
-        Some(other) => bail!("there is no benchmark `{other}`; there is `log`"),
-        None => bail!("which benchmark? There is `log`"),
-    };
+    match arguments.word().as_deref() {
+        Some("log") => log(workspace, arguments),
+        Some("sequencer") => ours("sequencer", arguments),
+        Some(other) => bail!("there is no benchmark `{other}`; there are `log` and `sequencer`"),
+        None => bail!("which benchmark? There are `log` and `sequencer`"),
+    }
+}
 
+/// In the caller's folder: a relative FILE of `--json` means what the caller sees.
+fn ours(suite: &str, arguments: Arguments) -> Result<ExitCode> {
+    let mut command = cargo();
+    command.args(["run", "--release", "--quiet", "--package", "gapless-bench", "--", suite]);
+    status(command.args(arguments.rest())).map(exit_code)
+}
+
+/// The log, beside its rivals.
+fn log(workspace: &Workspace, arguments: Arguments) -> Result<ExitCode> {
     // Named, so that the path of the binary is known whatever folder builds are sent to.
     let target = workspace.root.join("bench/rivals/target");
     let mut build = cargo();
@@ -27,7 +38,7 @@ pub(crate) fn run(workspace: &Workspace, mut arguments: Arguments) -> Result<Exi
 
     // In the caller's folder: a relative FILE of `--json` means what the caller sees.
     let mut command = cargo();
-    command.args(["run", "--release", "--quiet", "--package", "gapless-bench", "--", suite]);
+    command.args(["run", "--release", "--quiet", "--package", "gapless-bench", "--", "log"]);
     command.arg("--rivals").arg(target.join("release/rivals")).args(arguments.rest());
     status(&mut command).map(exit_code)
 }

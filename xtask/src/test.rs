@@ -30,13 +30,14 @@ struct Step {
     run: fn(&Workspace) -> Result<Outcome>,
 }
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     Step { name: "format", runs_code: false, run: format },
     Step { name: "lint", runs_code: false, run: lint },
     Step { name: "deny", runs_code: false, run: deny::step },
     Step { name: "docs", runs_code: false, run: docs },
     Step { name: "tests", runs_code: false, run: tests },
     Step { name: "doc tests", runs_code: true, run: doc_tests },
+    Step { name: "interleavings", runs_code: true, run: interleavings },
     Step { name: "vectors", runs_code: true, run: vectors::step },
     Step { name: "dev", runs_code: true, run: dev },
 ];
@@ -109,6 +110,14 @@ fn tests_with_cargo(workspace: &Workspace, why: String) -> Result<Outcome> {
 
 fn doc_tests(workspace: &Workspace) -> Result<Outcome> {
     succeeds(cargo_at_root(workspace).args(["test", "--workspace", "--doc"])).map(Outcome::of)
+}
+
+/// The tests that run under a scheduler of their own. They are apart because it replaces every lock of the crate, which
+/// must not happen to anybody else's build.
+fn interleavings(workspace: &Workspace) -> Result<Outcome> {
+    let arguments =
+        ["test", "--package", "gapless-sequencer", "--features", "shuttle", "--test", "interleavings"];
+    succeeds(cargo_at_root(workspace).args(arguments).args(["--", "--nocapture"])).map(Outcome::of)
 }
 
 /// The first command a reader of the README types. In the tests' profile, so that nothing is built again, and

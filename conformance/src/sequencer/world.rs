@@ -103,12 +103,8 @@ impl<'a> World<'a> {
                 self.after_transaction(sequencer, ended);
                 return Ok(ended);
             }
-            Step::Next { expect, .. } if *expect == Some(Value::from(MISUSE)) => (),
-            Step::Flush { expect: Some(expect) } | Step::Actualize { expect: Some(expect) }
-                if expect == MISUSE =>
-            {
-                ()
-            }
+            Step::Next { expect: Some(expect), .. } if expect == MISUSE => (),
+            Step::Flush { expect } | Step::Actualize { expect } if expect.as_deref() == Some(MISUSE) => (),
             Step::Next { .. } | Step::Flush { .. } | Step::Actualize { .. } => {
                 return Err(failure(at + 1, "an open transaction", "none"));
             }
@@ -138,7 +134,7 @@ impl<'a> World<'a> {
             let refusal = match sequencer.start(kind, workspace) {
                 Ok(transaction) => {
                     let offset = transaction.offset().get();
-                    if expect.is_some_and(|expect| *expect != Value::from(offset)) {
+                    if expect.is_some_and(|expect| expect.as_u64() != Some(offset)) {
                         return fails(&offset.to_string());
                     }
                     return self.transaction(transaction, at + 1);

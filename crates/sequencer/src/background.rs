@@ -177,6 +177,7 @@ impl<S: Storage> Background<S> {
         let batch = self.in_flight.get_or_insert_with(|| {
             let mut state = shared.state();
             state.dirty = false;
+            shared.set_was_urgent(shared.is_urgent(&state));
             let from_the_tail = std::mem::take(&mut self.from_the_tail);
             Batch { values: state.unflushed.begin_write(), offset: state.next_offset, from_the_tail }
         });

@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_member_that_leaves_no_longer_waits() {
         let budget = Arc::new(CacheBudget::new(10));
-        let (mut first, mut second) = (Grant::new(budget.clone()), Grant::new(budget.clone()));
+        let (mut first, mut second) = (Grant::new(budget.clone()), Grant::new(budget));
         while first.grow() {}
         assert!(!second.grow());
         assert!(first.surplus() > 0);

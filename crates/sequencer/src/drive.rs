@@ -9,7 +9,7 @@ use crate::background::{Background, Step};
 use crate::error::Fault;
 use crate::shared::{Shared, Watch};
 use crate::storage::Storage;
-use crate::sync::{NO_PANIC, wait_timeout};
+use crate::sync::NO_PANIC;
 
 /// Starts threads.
 pub trait Spawn {
@@ -71,8 +71,29 @@ pub(crate) fn spawn<S: Storage>(shared: &Arc<Shared<S>>, threads: &dyn Spawn) ->
     threads.spawn("sequencer", Box::new(work))
 }
 
+/// Looks that a thread takes before it sleeps, while much comes in: some tens of microseconds. Being woken takes as long,
+/// and by then the set may be full.
+const LOOKS: u32 = 50;
+
+/// Pauses of the processor between two looks, so that looking does not slow down who is being looked at.
+const PAUSES_PER_LOOK: u32 = 32;
+
+/// Whether there is much to write again, very soon after a write that was urgent.
+fn comes_fast<S>(shared: &Shared<S>) -> bool {
+    if cfg!(feature = "shuttle") || !shared.was_urgent() {
+        return false;
+    }
+    (0..LOOKS).any(|_| {
+        (0..PAUSES_PER_LOOK).for_each(|_| std::hint::spin_loop());
+        shared.looks_urgent()
+    })
+}
+
 /// Sleeps until that time or until there is a reason to look, which may have come already.
 fn sleep<S>(shared: &Shared<S>, until: Option<std::time::Duration>, watch: Watch) {
+    if comes_fast(shared) {
+        return;
+    }
     let mut state = shared.state();
     let failed = matches!(state.status, crate::shared::Status::Failed(_));
     let ordered = state.closing || (state.actualize && !failed);
@@ -89,7 +110,7 @@ fn sleep<S>(shared: &Shared<S>, until: Option<std::time::Duration>, watch: Watch
         None => shared.work.wait(state).expect(NO_PANIC),
         Some(until) => {
             let now = shared.params.clock.now();
-            wait_timeout(&shared.work, state, until.saturating_sub(now))
+            shared.wait(&shared.work, state, until.saturating_sub(now))
         }
     };
     state.watch = Watch::Nothing;

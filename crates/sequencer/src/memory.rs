@@ -151,6 +151,18 @@ impl MemoryStorage {
         self.data().next_offset
     }
 
+    /// Everything that is stored at one moment: the offset, 0 if there is none, and the values, sorted.
+    #[must_use]
+    pub fn stored(&self) -> (u64, Vec<SequenceValue>) {
+        let data = self.data();
+        let values = data.numbers.iter();
+        let mut values: Vec<_> = values
+            .map(|(&(workspace, sequence), &number)| SequenceValue { workspace, sequence, number })
+            .collect();
+        values.sort_unstable();
+        (data.next_offset, values)
+    }
+
     /// Puts an offset into the store; 0 for none.
     pub fn set_stored_offset(&self, offset: u64) {
         self.data().next_offset = offset;

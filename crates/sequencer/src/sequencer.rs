@@ -19,7 +19,6 @@ use crate::params::Params;
 use crate::shared::{Shared, Status};
 use crate::statistics::{Hits, Refusals, Statistics};
 use crate::storage::Storage;
-use crate::sync::wait_timeout;
 use crate::transaction::{Scratch, Transaction};
 
 /// How a sequencer ended.
@@ -136,7 +135,7 @@ impl<S: Storage> Sequencer<S> {
             match shared.admit_locked(&state).map(drop) {
                 Err(StartError::Busy(_)) if now < deadline => {
                     state.waiting = true;
-                    state = wait_timeout(&shared.progress, state, deadline - now);
+                    state = shared.wait(&shared.progress, state, deadline - now);
                 }
                 result => break result,
             }
@@ -232,7 +231,7 @@ impl<S: Storage> Sequencer<S> {
             if now >= deadline {
                 return Ending::Detached;
             }
-            state = wait_timeout(&self.shared.progress, state, deadline - now);
+            state = self.shared.wait(&self.shared.progress, state, deadline - now);
         }
         Ending::Stopped
     }

@@ -8,6 +8,8 @@
 //! One lock, held for moments and never across a storage call. What `start` has to know is also kept in atomics, written
 //! under the lock: a transaction on cached numbers takes the lock once, in `flush`.
 
+use std::time::Duration;
+
 use gapless_types::PartitionOffset;
 
 use crate::error::{Busy, Fault, StartError};
@@ -16,8 +18,8 @@ use crate::kinds::Kinds;
 use crate::params::Params;
 use crate::statistics::WorkCounters;
 use crate::storage::SequenceValue;
-use crate::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, NO_PANIC};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, NO_PANIC, wait_timeout};
 use crate::unflushed::Unflushed;
 
 /// What the sequencer is doing.
@@ -83,6 +85,8 @@ pub(crate) struct Shared<S> {
     unflushed: AtomicUsize,
     next_offset: AtomicU64,
     stored_offset: AtomicU64,
+    /// The last write was urgent when it began.
+    was_urgent: AtomicBool,
 }
 
 impl<S> Shared<S> {
@@ -112,11 +116,22 @@ impl<S> Shared<S> {
             unflushed: AtomicUsize::new(0),
             next_offset: AtomicU64::new(1),
             stored_offset: AtomicU64::new(1),
+            was_urgent: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect(NO_PANIC)
+    }
+
+    /// Waits until that is notified, at most so long.
+    pub(crate) fn wait<'a>(
+        &'a self,
+        condvar: &Condvar,
+        state: MutexGuard<'a, State>,
+        timeout: Duration,
+    ) -> MutexGuard<'a, State> {
+        wait_timeout(&self.state, condvar, state, timeout)
     }
 
     /// Ends a critical section that changed something `start` looks at.
@@ -222,6 +237,19 @@ impl<S> Shared<S> {
     pub(crate) fn is_urgent(&self, state: &State) -> bool {
         state.unflushed.len() > self.params.max_unflushed / 4
             || state.next_offset.get() - state.stored_offset.get() > self.params.max_lag / 4
+    }
+
+    /// The same without the lock, and so only nearly.
+    pub(crate) fn looks_urgent(&self) -> bool {
+        self.unflushed.load(Ordering::Relaxed) > self.params.max_unflushed / 4
+    }
+
+    pub(crate) fn set_was_urgent(&self, urgent: bool) {
+        self.was_urgent.store(urgent, Ordering::Relaxed);
+    }
+
+    pub(crate) fn was_urgent(&self) -> bool {
+        self.was_urgent.load(Ordering::Relaxed)
     }
 
     /// Whether the set is so full that actualization has to wait.

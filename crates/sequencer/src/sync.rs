@@ -11,6 +11,7 @@ use std::time::Duration;
 /// Waits until notified, at most so long. May return early for no reason, like every condition variable.
 #[cfg(not(feature = "shuttle"))]
 pub(crate) fn wait_timeout<'a, T>(
+    _: &'a Mutex<T>,
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,
     timeout: Duration,
@@ -21,12 +22,11 @@ pub(crate) fn wait_timeout<'a, T>(
 /// Time does not pass under that scheduler: any wait may end at once, and another thread goes first.
 #[cfg(feature = "shuttle")]
 pub(crate) fn wait_timeout<'a, T>(
-    condvar: &Condvar,
+    mutex: &'a Mutex<T>,
+    _: &Condvar,
     guard: MutexGuard<'a, T>,
-    timeout: Duration,
+    _: Duration,
 ) -> MutexGuard<'a, T> {
-    let _ = (condvar, timeout);
-    let mutex = shuttle::sync::MutexGuard::mutex(&guard);
     drop(guard);
     shuttle::thread::yield_now();
     mutex.lock().expect(NO_PANIC)
