@@ -11,11 +11,16 @@ mod large_log;
 mod log_suite;
 mod machine;
 mod our_log;
+mod our_store;
 mod raw_loop;
 mod reading;
 mod report;
 mod rival;
 mod samples;
+mod store_suite;
+// The rivals are measured in a workspace of their own, with the same workload.
+#[path = "../rivals/src/store_workload.rs"]
+mod store_workload;
 mod workload;
 mod writing_cost;
 
@@ -27,5 +32,7 @@ use crate::cli::{Command, CommandLine};
 fn main() -> Result<()> {
     match CommandLine::parse().command {
         Command::Log(arguments) => log_suite::run(&arguments),
+        Command::Store(arguments) => store_suite::run(&arguments),
+        Command::OurStore(arguments) => store_suite::run_ours(&arguments),
     }
 }

@@ -11,8 +11,9 @@ use crate::workspace::Workspace;
 pub(crate) fn run(workspace: &Workspace, mut arguments: Arguments) -> Result<ExitCode> {
     let suite = match arguments.word().as_deref() {
         Some("log") => "log",
-        Some(other) => bail!("there is no benchmark `{other}`; there is `log`"),
-        None => bail!("which benchmark? There is `log`"),
+        Some("store") => "store",
+        Some(other) => bail!("there is no benchmark `{other}`; there are `log` and `store`"),
+        None => bail!("which benchmark? There are `log` and `store`"),
     };
 
     // Named, so that the path of the binary is known whatever folder builds are sent to.

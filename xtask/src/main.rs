@@ -27,6 +27,7 @@ The project's own commands. Usage: cargo xtask COMMAND
   test                                everything that must hold before a change is merged
   soak log [--seeds N] [--from S]     the log on a faulty disk, N seeds (1000) starting with S (0)
   bench log [--json FILE] [--quick]   the log against a raw file and against its rivals
+  bench store [--applies N] [--quick] the store of derived state beside its rivals
   fuzz [TARGET] [--seconds N]         one fuzz target or all, N seconds each (60); needs nightly and cargo-fuzz
   help                                this text";
 
