@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::fmt;
 use std::ops::Bound;
 use std::sync::{RwLock, RwLockReadGuard};
 
@@ -30,7 +31,6 @@ const VERSION_BYTES: u64 = 160;
 pub(crate) type Sequence = u64;
 
 /// Rows of one generation.
-#[derive(Debug)]
 pub(crate) struct Memtable {
     tables: RwLock<Tables>,
     budget: Budget,
@@ -214,6 +214,12 @@ pub(crate) struct Scan {
     pub(crate) at: Sequence,
     /// Newest number it does not see because of a drop.
     pub(crate) after: Sequence,
+}
+
+impl fmt::Debug for Memtable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Memtable").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
 }
 
 impl Drop for Memtable {
