@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::store_suite::{OurStoreArguments, StoreArguments};
+
 #[derive(Debug, Parser)]
 #[command(about = "Benchmarks of Gapless: ratios within one run")]
 pub(crate) struct CommandLine {
@@ -21,6 +23,10 @@ pub(crate) enum Command {
     /// Transactions to be counted by callgrind
     #[command(hide = true)]
     SequencerProbe(ProbeArguments),
+    /// The store of derived state beside its rivals
+    Store(StoreArguments),
+    /// One run of our store in this process, as JSON
+    OurStore(OurStoreArguments),
 }
 
 #[derive(Debug, Args)]
@@ -82,7 +88,7 @@ impl LogArguments {
 }
 
 /// Where cargo builds, as it tells the programs it runs; else the `target` of the current directory.
-fn default_directory() -> PathBuf {
+pub(crate) fn default_directory() -> PathBuf {
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let root = package.as_deref().and_then(|package| package.parent()).map(PathBuf::from).unwrap_or_default();
     let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());

@@ -16,6 +16,7 @@ mod log_storage;
 mod log_suite;
 mod machine;
 mod our_log;
+mod our_store;
 mod raw_loop;
 mod reading;
 mod report;
@@ -24,6 +25,10 @@ mod samples;
 mod sequencer_report;
 mod sequencer_suite;
 mod transactions;
+mod store_suite;
+// The rivals are measured in a workspace of their own, with the same workload.
+#[path = "../rivals/src/store_workload.rs"]
+mod store_workload;
 mod workload;
 mod writing_cost;
 
@@ -37,5 +42,7 @@ fn main() -> Result<()> {
         Command::Log(arguments) => log_suite::run(&arguments),
         Command::Sequencer(arguments) => sequencer_suite::run(&arguments),
         Command::SequencerProbe(arguments) => instructions::probe(&arguments),
+        Command::Store(arguments) => store_suite::run(&arguments),
+        Command::OurStore(arguments) => store_suite::run_ours(&arguments),
     }
 }

@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: a benchmark of ours; the log's beside rivals built in a workspace of their own.
+//! `cargo xtask bench`: a benchmark of ours; some beside rivals built in a workspace of their own.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Result, bail};
 
@@ -8,24 +8,27 @@ use crate::arguments::Arguments;
 use crate::process::{cargo, exit_code, status};
 use crate::workspace::Workspace;
 
+const SUITES: &str = "`log`, `partition`, `sequencer` and `store`";
+
 pub(crate) fn run(workspace: &Workspace, mut arguments: Arguments) -> Result<ExitCode> {
     match arguments.word().as_deref() {
-        Some("log") => log(workspace, arguments),
-        Some("sequencer") => ours("sequencer", arguments),
-        Some(other) => bail!("there is no benchmark `{other}`; there are `log` and `sequencer`"),
-        None => bail!("which benchmark? There are `log` and `sequencer`"),
+        Some(suite @ ("log" | "store")) => beside_rivals(workspace, suite, arguments),
+        Some(suite @ ("partition" | "sequencer")) => {
+            status(ours(suite).args(arguments.rest())).map(exit_code)
+        }
+        Some(other) => bail!("there is no benchmark `{other}`; there are {SUITES}"),
+        None => bail!("which benchmark? There are {SUITES}"),
     }
 }
 
 /// In the caller's folder: a relative FILE of `--json` means what the caller sees.
-fn ours(suite: &str, arguments: Arguments) -> Result<ExitCode> {
+fn ours(suite: &str) -> Command {
     let mut command = cargo();
     command.args(["run", "--release", "--quiet", "--package", "gapless-bench", "--", suite]);
-    status(command.args(arguments.rest())).map(exit_code)
+    command
 }
 
-/// The log, beside its rivals.
-fn log(workspace: &Workspace, arguments: Arguments) -> Result<ExitCode> {
+fn beside_rivals(workspace: &Workspace, suite: &str, arguments: Arguments) -> Result<ExitCode> {
     // Named, so that the path of the binary is known whatever folder builds are sent to.
     let target = workspace.root.join("bench/rivals/target");
     let mut build = cargo();
@@ -35,10 +38,7 @@ fn log(workspace: &Workspace, arguments: Arguments) -> Result<ExitCode> {
     if !built.success() {
         return Ok(exit_code(built));
     }
-
-    // In the caller's folder: a relative FILE of `--json` means what the caller sees.
-    let mut command = cargo();
-    command.args(["run", "--release", "--quiet", "--package", "gapless-bench", "--", "log"]);
+    let mut command = ours(suite);
     command.arg("--rivals").arg(target.join("release/rivals")).args(arguments.rest());
     status(&mut command).map(exit_code)
 }

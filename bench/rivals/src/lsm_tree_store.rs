@@ -61,9 +61,8 @@ impl LsmTreeStore {
 
     fn tree(&mut self, table: Table) -> Result<&AnyTree> {
         if !self.trees.contains_key(&table) {
-            let config =
-                Config::new(self.path_of(table), self.sequence.clone(), self.visible.clone())
-                    .use_cache(Arc::clone(&self.cache));
+            let config = Config::new(self.path_of(table), self.sequence.clone(), self.visible.clone())
+                .use_cache(Arc::clone(&self.cache));
             self.trees.insert(table, config.open()?);
         }
         Ok(&self.trees[&table])

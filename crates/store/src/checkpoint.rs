@@ -65,6 +65,13 @@ pub struct WrittenCheckpoint {
     pub(crate) underway: Arc<()>,
 }
 
+/// Rows in memory that a published checkpoint has made needless. Freeing them takes a while: an owner in a hurry drops
+/// this on another thread. Until then they count as memory of memtables.
+#[derive(Debug)]
+pub struct Retired {
+    pub(crate) _memtables: Vec<Arc<Memtable>>,
+}
+
 /// What becomes of the runs of a space.
 #[derive(Debug)]
 pub(crate) struct SpaceChange {

@@ -49,6 +49,7 @@ mod cursor;
 mod disk;
 mod error;
 mod format;
+mod key;
 pub mod limits;
 mod memtable;
 mod open;
@@ -63,7 +64,7 @@ mod view;
 
 pub use batch::Batch;
 pub use budget::Budget;
-pub use checkpoint::{FrozenCheckpoint, WrittenCheckpoint};
+pub use checkpoint::{FrozenCheckpoint, Retired, WrittenCheckpoint};
 pub use compaction::{Compaction, Maintained};
 pub use error::{
     ApplyError, BatchError, CheckpointError, Damage, DiskError, MaintainError, OpenError, ReadError,

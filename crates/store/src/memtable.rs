@@ -11,6 +11,8 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::fmt;
+use std::ops::Bound;
 use std::sync::{RwLock, RwLockReadGuard};
 
 use bytes::Bytes;
@@ -19,16 +21,16 @@ use crate::batch::{Batch, Operation};
 use crate::bounds::Bounds;
 use crate::budget::Budget;
 use crate::format::block::Row;
+use crate::key::{AsKey, Key, KeyRef};
 use crate::position::{BucketId, Direction, Space};
 
 /// What a version of a row takes besides its key and value: its place in the map, headers of allocations.
-const VERSION_BYTES: u64 = 128;
+const VERSION_BYTES: u64 = 160;
 
 /// A count of operations; the first has number 1.
 pub(crate) type Sequence = u64;
 
 /// Rows of one generation.
-#[derive(Debug)]
 pub(crate) struct Memtable {
     tables: RwLock<Tables>,
     budget: Budget,
@@ -48,7 +50,7 @@ struct Bucket {
     rows: Rows,
 }
 
-type Rows = BTreeMap<Box<[u8]>, Versions>;
+type Rows = BTreeMap<Key, Versions>;
 
 /// The newest version of a row, and those before it that a snapshot still sees, the newest first.
 #[derive(Debug)]
@@ -117,8 +119,10 @@ impl Memtable {
                 Some(bucket) => (&bucket.rows, bucket.last_drop(at)),
             },
         };
-        let version =
-            rows.get(key).and_then(|versions| versions.at(at)).filter(|found| found.sequence > dropped);
+        let version = rows
+            .get(&KeyRef::new(key) as &dyn AsKey)
+            .and_then(|versions| versions.at(at))
+            .filter(|found| found.sequence > dropped);
         match version {
             Some(version) => version.value.clone().map_or(Found::Nothing, Found::Value),
             None if dropped > 0 => Found::Nothing,
@@ -139,7 +143,9 @@ impl Memtable {
         }
         let tables = self.read();
         let Some(rows) = tables.rows(scan.space) else { return false };
-        let range = rows.range::<[u8], _>(scan.bounds.as_slices());
+        let (start, end) = scan.bounds.as_slices();
+        let (start, end) = (start.map(KeyRef::new), end.map(KeyRef::new));
+        let range = rows.range::<dyn AsKey, _>((as_key(&start), as_key(&end)));
         let (mut last, mut count, mut bytes) = (None, 0, 0);
         let mut visit = |key: &[u8], versions: &Versions| {
             let visible = versions.at(scan.at).filter(|version| version.sequence > scan.after);
@@ -153,8 +159,10 @@ impl Memtable {
             count < SCAN_ROWS && bytes < SCAN_BYTES
         };
         let ended = match scan.direction {
-            Direction::Forward => range.into_iter().all(|(key, versions)| visit(key, versions)),
-            Direction::Backward => range.into_iter().rev().all(|(key, versions)| visit(key, versions)),
+            Direction::Forward => range.into_iter().all(|(key, versions)| visit(key.bytes(), versions)),
+            Direction::Backward => {
+                range.into_iter().rev().all(|(key, versions)| visit(key.bytes(), versions))
+            }
         };
         if let Some(last) = last {
             scan.bounds.shrink_behind(last, scan.direction);
@@ -187,6 +195,10 @@ impl Memtable {
     }
 }
 
+fn as_key<'a>(bound: &'a Bound<KeyRef<'a>>) -> Bound<&'a dyn AsKey> {
+    bound.as_ref().map(|key| key as &dyn AsKey)
+}
+
 /// Most rows that are looked at while the writer waits.
 const SCAN_ROWS: usize = 256;
 /// Most bytes that are handed out at once.
@@ -202,6 +214,12 @@ pub(crate) struct Scan {
     pub(crate) at: Sequence,
     /// Newest number it does not see because of a drop.
     pub(crate) after: Sequence,
+}
+
+impl fmt::Debug for Memtable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Memtable").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
 }
 
 impl Drop for Memtable {
@@ -232,7 +250,7 @@ impl Tables {
         };
         let value_bytes = value.map_or(0, |value| value.len() as u64);
         let value = value.map(Bytes::copy_from_slice);
-        match rows.entry(key.into()) {
+        match rows.entry(Key::new(key)) {
             Entry::Vacant(place) => {
                 self.bytes += key.len() as u64 + value_bytes + VERSION_BYTES;
                 place.insert(Versions { newest: Version { sequence, value }, older: Vec::new() });
@@ -254,7 +272,8 @@ impl Tables {
         });
         if snapshots.is_empty() {
             let rows = std::mem::take(&mut bucket.rows);
-            self.bytes -= rows.iter().map(|(key, versions)| key.len() as u64 + versions.bytes()).sum::<u64>();
+            self.bytes -=
+                rows.iter().map(|(key, versions)| key.bytes().len() as u64 + versions.bytes()).sum::<u64>();
             bucket.drops.clear();
         }
         bucket.drops.push(sequence);

@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 use gapless_log::io::DirectoryLock;
 
 use crate::batch::{Batch, Operation};
-use crate::checkpoint::{FrozenCheckpoint, Workshop, WrittenCheckpoint};
+use crate::checkpoint::{FrozenCheckpoint, Retired, Workshop, WrittenCheckpoint};
 use crate::compaction::{Compaction, Maintained, plan};
 use crate::error::{ApplyError, CheckpointError, DiskError, MaintainError};
 use crate::limits::{MAX_BUCKETS, MAX_RUNS_PER_SPACE};
@@ -144,7 +144,8 @@ impl Store {
     #[expect(clippy::needless_pass_by_value, reason = "a proof of a sync is used once")]
     pub fn checkpoint(&mut self, offset: Offset, synced: Synced) -> Result<(), CheckpointError> {
         let written = self.rotate(offset, &synced)?.write_out()?;
-        Ok(self.publish(written)?)
+        self.publish(written)?;
+        Ok(())
     }
 
     /// The first step of a checkpoint: freezes everything applied so far. What is returned can be written out on
@@ -185,8 +186,7 @@ impl Store {
 
     /// The last step of a checkpoint: what was written out is the state on disk from now on. On an error nothing is
     /// lost: the next checkpoint takes its rows along.
-    #[expect(clippy::needless_pass_by_value, reason = "a checkpoint is published once")]
-    pub fn publish(&mut self, written: WrittenCheckpoint) -> Result<(), DiskError> {
+    pub fn publish(&mut self, written: WrittenCheckpoint) -> Result<Retired, DiskError> {
         let ours = std::ptr::eq(self.checkpoint_underway.as_ptr(), Arc::as_ptr(&written.underway));
         assert!(ours, "a checkpoint is published by the store that began it");
         let version = written.version_over(&self.view.version);
@@ -196,7 +196,7 @@ impl Store {
             |memtable: &Arc<_>| written.memtables.iter().any(|other| Arc::ptr_eq(memtable, other));
         self.view.memtables.retain(|memtable| !is_written(memtable));
         self.workshop.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(Retired { _memtables: written.memtables })
     }
 
     /// Publishes a version that names `new_runs` for the first time, and removes what it no longer names.

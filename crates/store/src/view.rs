@@ -39,7 +39,8 @@ pub struct View {
 }
 
 impl View {
-    /// The value of a key of the main space.
+    /// The value of a key of the main space. It may share memory with the rows beside it, some kilobytes: whoever
+    /// keeps many values for long copies them.
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, ReadError> {
         self.look_up(Space::Main, key, None)
     }

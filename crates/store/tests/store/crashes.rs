@@ -1,9 +1,11 @@
 //! The power goes, or an operation fails, at every operation that a scenario asks of the disk.
 
-use gapless_log::io::faulty::{Crash, Fault, FaultyIo};
-use gapless_store::OpenError;
+use std::sync::Arc;
 
-use crate::model::{DIR, open_on};
+use gapless_log::io::faulty::{Crash, Fault, FaultyIo};
+use gapless_store::{Offset, OpenError, Store};
+
+use crate::model::{DIR, Model, open_on};
 use crate::scenario::{Played, Step, operations_of, play_until_error, scenarios};
 
 const SEEDS: u64 = 3;
@@ -16,10 +18,9 @@ fn live_on(io: &FaultyIo, mut played: Played, steps: &[Step], context: &str) {
         played.step(&mut store, step).unwrap_or_else(|error| panic!("{context}: {error}"));
     }
     played.model.check(&store).unwrap();
-    let strays = io.memory().counters();
     drop(store);
     io.restart(Crash::LoseAll);
-    let (store, opened) = open_on(io).unwrap_or_else(|error| panic!("{context}, {strays:?}: {error}"));
+    let (store, opened) = open_on(io).unwrap_or_else(|error| panic!("{context}, at the end: {error}"));
     played.resume(&store, opened.offset, context);
 }
 
@@ -72,6 +73,35 @@ fn power_cut_at_every_operation_of_an_opening_leaves_the_same_checkpoint() {
             live_on(&fork, played.clone(), &steps, &context);
         }
     }
+}
+
+#[test]
+fn power_cut_at_every_operation_of_a_discard_leaves_everything_or_nothing() {
+    let (_, steps) = scenarios().remove(2);
+    let io = FaultyIo::new(1);
+    let (mut store, _) = open_on(&io).unwrap();
+    let (played, _) = play_until_error(&mut store, &steps);
+    drop(store);
+    let (mut everything, mut nothing) = (0, 0);
+    for number in 1..40 {
+        for style in Crash::ALL {
+            let fork = io.fork(number);
+            fork.cut_at(number);
+            if Store::discard(Arc::new(fork.clone()), DIR).is_ok() {
+                continue;
+            }
+            fork.restart(style);
+            let (store, opened) = open_on(&fork).unwrap();
+            if opened.offset == Offset::ZERO {
+                Model::default().check(&store).unwrap();
+                nothing += 1;
+            } else {
+                played.model.check(&store).unwrap();
+                everything += 1;
+            }
+        }
+    }
+    assert!(everything > 0 && nothing > 0, "{everything} {nothing}");
 }
 
 #[test]
