@@ -45,3 +45,24 @@ fn what_cannot_be_understood_is_2() {
     let nothing = Command::new(env!("CARGO_BIN_EXE_conformance")).output();
     assert_eq!(nothing.unwrap().status.code(), Some(2));
 }
+
+#[test]
+fn ids_are_checked_part_by_part() {
+    let right = r#"{"record_ids": {"MinRaw": 1}, "id_generator": [{"op": "sync", "id": 200009}, {"op": "next", "expect": 200010}],
+        "recovery": {"setup": "", "steps": [{"do": "W3 in 1", "workspace_offset": 2, "ids": [200001, 200002, 200003]},
+        {"do": "restart"}, {"do": "W3 in 1", "workspace_offset": 3}]}}"#;
+    assert_eq!(run("ids", right), (Some(0), "3 passed, 0 failed\n".to_owned()));
+    let wrong = r#"{"partition_of": [{"wsid": 21, "num_partitions": 10, "expect": 2}], "record_ids": {"MaxRaw": 65535}}"#;
+    let expected = "partition_of step 1: expected 2, got 1\n1 passed, 1 failed\n".to_owned();
+    assert_eq!(run("ids", wrong), (Some(1), expected));
+    let stale = r#"{"recovery": {"setup": "", "steps": [{"do": "restart"}, {"do": "W3 in 2", "ids": [200001, 200002, 200004]}]}}"#;
+    assert_eq!(run("ids", stale).0, Some(1));
+    for unknown in [
+        r#"{"record_ids": {"Nobody": 1}}"#,
+        r#"{"recovery": {"setup": "", "steps": [{"do": "dance"}]}}"#,
+        r#"{"id_generator": [{"op": "dance"}]}"#,
+        r#"{"something": 1}"#,
+    ] {
+        assert_eq!(run("ids", unknown), (Some(2), String::new()), "{unknown}");
+    }
+}
