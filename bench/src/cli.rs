@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::partition_suite::PartitionArguments;
 use crate::store_suite::{OurStoreArguments, StoreArguments};
 
 #[derive(Debug, Parser)]
@@ -18,6 +19,8 @@ pub(crate) struct CommandLine {
 pub(crate) enum Command {
     /// The log against a raw file and against its rivals
     Log(LogArguments),
+    /// The partition: applies, restart, memory
+    Partition(PartitionArguments),
     /// The sequencer: transactions, memory, and how soon it has a first number
     Sequencer(SequencerArguments),
     /// Transactions to be counted by callgrind

@@ -15,8 +15,11 @@ mod large_log;
 mod log_storage;
 mod log_suite;
 mod machine;
+mod memory;
 mod our_log;
 mod our_store;
+mod partition_feed;
+mod partition_suite;
 mod raw_loop;
 mod reading;
 mod report;
@@ -24,8 +27,8 @@ mod rival;
 mod samples;
 mod sequencer_report;
 mod sequencer_suite;
-mod transactions;
 mod store_suite;
+mod transactions;
 // The rivals are measured in a workspace of their own, with the same workload.
 #[path = "../rivals/src/store_workload.rs"]
 mod store_workload;
@@ -40,6 +43,7 @@ use crate::cli::{Command, CommandLine};
 fn main() -> Result<()> {
     match CommandLine::parse().command {
         Command::Log(arguments) => log_suite::run(&arguments),
+        Command::Partition(arguments) => partition_suite::run(&arguments),
         Command::Sequencer(arguments) => sequencer_suite::run(&arguments),
         Command::SequencerProbe(arguments) => instructions::probe(&arguments),
         Command::Store(arguments) => store_suite::run(&arguments),

@@ -29,6 +29,8 @@ The project's own commands. Usage: cargo xtask COMMAND
   bench log [--json FILE] [--quick]   the log against a raw file and against its rivals
   bench sequencer [--json FILE] [--quick]
                                       the sequencer: transactions, memory, first number after opening
+  bench partition [--json FILE] [--quick]
+                                      the partition: applies, restart, memory
   bench store [--applies N] [--quick] the store of derived state beside its rivals
   fuzz [TARGET] [--seconds N]         one fuzz target or all, N seconds each (60); needs nightly and cargo-fuzz
   help                                this text";
