@@ -51,9 +51,9 @@ impl World {
 
     /// Stops without warning and opens again; what is missing comes from the replicated log.
     pub(crate) fn restart(&mut self) -> Result<()> {
-        if let Some(partition) = self.partition.take() {
+        if let Some(mut partition) = self.partition.take() {
             // What a killed process had written stays; nothing of it is synced.
-            partition.log().flush()?;
+            partition.flush()?;
         }
         let (partition, _) = Partition::open(&self.io, "partition", ID, &self.options)?;
         self.partition = Some(partition);

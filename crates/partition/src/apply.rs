@@ -6,9 +6,8 @@
 //!   that is not the log's.
 //! - LOG-1: state changes only behind the outcome that says so in the partition log.
 
-use gapless_log::Log;
 use gapless_sequencer::{Sequencer, StartError, Transaction};
-use gapless_types::{ClientSequence, IdempotencyKey, PartitionId, Position, WorkspaceId, WorkspaceKind};
+use gapless_types::{ClientSequence, IdempotencyKey, PartitionId, WorkspaceId, WorkspaceKind};
 
 use crate::command::{Command, Record};
 use crate::conditions::{self, Demand, Facts};
@@ -19,6 +18,7 @@ use crate::outcome::{
     Committed, Header, Outcome, OutcomeKind, Refusal, RefusalCode, RequestDigest, TransactionId,
 };
 use crate::partition::Partition;
+use crate::recent::Recent;
 use crate::rows;
 use crate::schema::{Kind, NO_KIND, Schema, WORKSPACE_OFFSET};
 use crate::state::{self, Reads, put_schema};
@@ -67,34 +67,39 @@ impl Partition {
             Err(malformed) => return self.apply_malformed(record, &malformed.to_string()),
         };
         self.make_ready()?;
-        let place = Place::of(&write, self.schema.as_deref(), self.id, &self.store)?;
+        let place = Place::of(&write, self.schema.as_deref(), self.id, &self.recent, &self.store)?;
         let mut transaction = begin(&mut self.sequencer, place.kind_id(), write.workspace)?;
-        let decision = match recall(&write, key, &digest) {
-            Some(first) => Err(first), // a
-            None => match place.check(&write, self.id, time, &mut transaction, &self.store) {
-                // b
-                Ok(demand) => {
-                    let last = last_sequence(self.id, &write, &self.store)?;
-                    numbers::take(&mut transaction, demand, last) // c
-                }
-                Err(stop) => Err(stop),
-            },
-        };
         let entry =
             Entry { record, time, key: Some(key), digest, write: Some(&write), kind: place.kind_id() };
+
+        // a. Idempotency decides.
+        let decision = recall(&write, key, &digest)
+            // b. Conditions.
+            .and_then(|()| place.check(&write, self.id, time, &mut transaction, &self.store))
+            // c. Numbers.
+            .and_then(|demand| {
+                let last = last_sequence(self.id, &write, &self.recent, &self.store)?;
+                numbers::take(&mut transaction, demand, last)
+            });
         match decision {
             Ok(numbers) => {
                 let header = entry.event(&numbers);
-                append(&self.log, &header, bytes, &mut self.buffer)?; // d
+                // d. The event.
+                self.pending.push(&self.log, &header, bytes)?;
                 transaction.flush();
-                state::change(self.id, &header, &write, &self.store, &mut self.batch)?; // e
+                // e. State.
+                state::change(self.id, &header, &write, &self.store, &mut self.batch)?;
                 self.change_state(record, time)?;
-                Ok(Outcome::Committed(entry.committed(self.id, numbers))) // f
+                if let Some(kind) = header.workspace_kind {
+                    self.recent.learn(write.workspace, kind, write.client, numbers.client_sequence);
+                }
+                // f. Outcome.
+                Ok(Outcome::Committed(entry.committed(self.id, numbers)))
             }
             Err(Stop::Refused(refusal)) => {
                 let mut body = Vec::new();
                 refusal.encode(&mut body);
-                append(&self.log, &entry.without_numbers(OutcomeKind::Refusal), &body, &mut self.buffer)?;
+                self.pending.push(&self.log, &entry.without_numbers(OutcomeKind::Refusal), &body)?;
                 transaction.flush();
                 self.change_state(record, time)?;
                 Ok(Outcome::Refused(*refusal))
@@ -154,7 +159,7 @@ impl Partition {
     ) -> Result<(), Fault> {
         self.make_ready()?;
         let transaction = begin(&mut self.sequencer, None, WorkspaceId::NAMESPACE)?;
-        append(&self.log, &entry.without_numbers(kind), body, &mut self.buffer)?;
+        self.pending.push(&self.log, &entry.without_numbers(kind), body)?;
         transaction.flush();
         self.change_state(entry.record, entry.time)
     }
@@ -166,8 +171,8 @@ impl Partition {
 }
 
 /// Step a. The idempotency window is not built yet: every key is a new one.
-fn recall(_write: &Write<'_>, _key: IdempotencyKey, _digest: &RequestDigest) -> Option<Stop> {
-    None
+fn recall(_write: &Write<'_>, _key: IdempotencyKey, _digest: &RequestDigest) -> Result<(), Stop> {
+    Ok(())
 }
 
 /// The bytes that the digest of a command covers; of one that cannot be taken apart, all of it.
@@ -186,11 +191,12 @@ impl<'a> Place<'a> {
         write: &Write<'_>,
         schema: Option<&'a Schema>,
         partition: PartitionId,
+        recent: &Recent,
         reads: &impl Reads,
     ) -> Result<Self, Fault> {
         let kind = match schema {
             None => Err(Refusal::new(RefusalCode::WrongKind, "the namespace is not defined")),
-            Some(schema) => kind_of(write, schema, partition, reads)?,
+            Some(schema) => kind_of(write, schema, partition, recent, reads)?,
         };
         Ok(Self { schema, kind })
     }
@@ -224,6 +230,7 @@ fn kind_of<'a>(
     write: &Write<'_>,
     schema: &'a Schema,
     partition: PartitionId,
+    recent: &Recent,
     reads: &impl Reads,
 ) -> Result<Result<&'a Kind, Refusal>, Fault> {
     if let Some(violation) = write.violations().into_iter().next() {
@@ -238,9 +245,14 @@ fn kind_of<'a>(
         let message = format!("the namespace has no kind {}", write.kind);
         return Ok(Err(Refusal::new(RefusalCode::WrongKind, message)));
     };
-    let row = reads.get(&rows::workspace::key(partition.namespace, write.workspace))?;
-    let Some(row) = row else { return Ok(Ok(asked)) };
-    let has = rows::workspace::decode(&row).ok_or(Fault::Log("a workspace without a kind"))?;
+    let has = match recent.kind(write.workspace) {
+        Some(kind) => kind,
+        None => {
+            let row = reads.get(&rows::workspace::key(partition.namespace, write.workspace))?;
+            let Some(row) = row else { return Ok(Ok(asked)) };
+            rows::workspace::decode(&row).ok_or(Fault::Log("a workspace without a kind"))?
+        }
+    };
     if has == asked.id {
         return Ok(Ok(asked));
     }
@@ -252,8 +264,12 @@ fn kind_of<'a>(
 fn last_sequence(
     partition: PartitionId,
     write: &Write<'_>,
+    recent: &Recent,
     reads: &impl Reads,
 ) -> Result<Option<ClientSequence>, Fault> {
+    if let Some(last) = recent.client(write.workspace, write.client) {
+        return Ok(Some(last));
+    }
     let mut key = Vec::with_capacity(80);
     rows::client::key(partition.namespace, write.workspace, write.client, &mut key);
     let Some(row) = reads.get(&key)? else { return Ok(None) };
@@ -269,14 +285,6 @@ fn begin(
     sequencer
         .start(kind.unwrap_or(NO_KIND), workspace)
         .map_err(|error: StartError| Fault::Sequencer(error.to_string()))
-}
-
-/// Step d.
-fn append(log: &Log, header: &Header<'_>, body: &[u8], buffer: &mut Vec<u8>) -> Result<(), Fault> {
-    buffer.clear();
-    header.encode(body, buffer);
-    let _durable_later = log.append(Position::new(header.partition_offset.get()), &[&buffer[..]])?;
-    Ok(())
 }
 
 /// What a record of the partition log says besides its numbers.

@@ -21,6 +21,8 @@ mod numbers;
 mod open;
 mod outcome;
 mod partition;
+mod pending;
+mod recent;
 mod rows;
 mod schema;
 mod shared_store;

@@ -19,6 +19,8 @@ use crate::definition::Definition;
 use crate::error::{CheckpointFailed, Fault};
 use crate::outcome::{Header, OutcomeKind};
 use crate::partition::{Partition, log_dir, mark, store_dir};
+use crate::pending::Pending;
+use crate::recent::Recent;
 use crate::rows;
 use crate::schema::{NO_KIND, RECORD_ID, Schema, WORKSPACE_OFFSET};
 use crate::shared_store::SharedStore;
@@ -193,7 +195,8 @@ fn fold(
         log_index: None,
         time: 0,
         batch: Batch::new(),
-        buffer: Vec::new(),
+        pending: Pending::default(),
+        recent: Recent::default(),
         stopped: None,
         turns,
         numbers,

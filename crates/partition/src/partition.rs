@@ -19,6 +19,8 @@ use crate::apply::canonical;
 use crate::command::{Command, Record};
 use crate::error::{ApplyError, CheckpointFailed, Fault};
 use crate::outcome::{Header, Outcome, RequestDigest};
+use crate::pending::Pending;
+use crate::recent::Recent;
 use crate::schema::Schema;
 use crate::shared_store::SharedStore;
 use crate::stored::StoredOutcome;
@@ -49,7 +51,9 @@ pub struct Partition {
     /// Log time of the last outcome.
     pub(crate) time: u64,
     pub(crate) batch: Batch,
-    pub(crate) buffer: Vec<u8>,
+    /// Outcomes that the log has not got yet.
+    pub(crate) pending: Pending,
+    pub(crate) recent: Recent,
     pub(crate) stopped: Option<Fault>,
 }
 
@@ -97,7 +101,8 @@ impl Partition {
         self.stopped.as_ref()
     }
 
-    /// The partition log, for whoever copies, scrubs or repairs it.
+    /// The partition log, for whoever copies, scrubs or repairs it. The newest outcomes may be on their way: see
+    /// [`flush`](Self::flush).
     pub fn log(&self) -> &Log {
         &self.log
     }
@@ -108,6 +113,7 @@ impl Partition {
     /// If the partition has stopped.
     pub fn view(&mut self) -> Result<View, ApplyError> {
         self.check_running()?;
+        self.hand_over()?;
         self.flush_numbers().map_err(|fault| self.stop(fault))?;
         let snapshot = self.store.lock().snapshot();
         Ok(View::new(self.id, self.log.clone(), snapshot, self.schema.clone(), self.applied, self.time))
@@ -128,6 +134,30 @@ impl Partition {
             hash.update(&value);
         }
         Ok(hash.finalize().into())
+    }
+
+    /// Writes every outcome to the partition log, without waiting until it is durable.
+    ///
+    /// # Errors
+    /// If the log fails, which stops the partition.
+    pub fn flush(&mut self) -> Result<(), Fault> {
+        self.hand_over()?;
+        self.log.flush().map_err(|error| self.stop(error.into()))
+    }
+
+    /// Makes every outcome durable in the partition log.
+    ///
+    /// # Errors
+    /// If the log fails, which stops the partition.
+    pub fn sync(&mut self) -> Result<(), Fault> {
+        self.hand_over()?;
+        self.log.sync().map_err(|error| self.stop(error.into()))
+    }
+
+    /// Hands every outcome over to the log.
+    pub(crate) fn hand_over(&mut self) -> Result<(), Fault> {
+        self.check_running()?;
+        self.pending.hand_over(&self.log).map_err(|error| self.stop(error.into()))
     }
 
     /// Whether a checkpoint should be made soon.
@@ -162,6 +192,7 @@ impl Partition {
     /// # Errors
     /// If the log cannot be synced.
     pub fn close(mut self) -> Result<(), Fault> {
+        self.hand_over()?;
         self.sequencer.close();
         Ok(self.log.clone().close()?)
     }
@@ -169,7 +200,7 @@ impl Partition {
     /// A checkpoint at the last outcome that the state has.
     pub(crate) fn checkpoint_state(&mut self) -> Result<(), CheckpointFailed> {
         let Some(applied) = self.applied else { return Ok(()) };
-        self.log.sync().map_err(|error| self.stop(error.into()))?;
+        self.sync()?;
         let durable = self.log.durable();
         assert!(
             durable > Position::new(applied.get()),
@@ -249,7 +280,7 @@ impl Partition {
     }
 
     /// The outcome of a record that was applied before, if this is one.
-    pub(crate) fn recorded(&self, record: &Record<'_>) -> Result<Option<Outcome>, ApplyError> {
+    pub(crate) fn recorded(&mut self, record: &Record<'_>) -> Result<Option<Outcome>, ApplyError> {
         let expected = self.next_offset();
         if record.offset == expected {
             return Ok(None);
@@ -257,6 +288,7 @@ impl Partition {
         if record.offset > expected {
             return Err(ApplyError::NotNext { expected, given: record.offset });
         }
+        self.hand_over()?;
         let stored = StoredOutcome::read(&self.log, record.offset)?;
         let header = stored.header();
         let key = match Command::decode(record.command) {
@@ -286,6 +318,7 @@ impl Partition {
 
     /// Takes up another schema. Its sequences may be new to the sequencer, which is opened again with them.
     pub(crate) fn use_schema(&mut self, schema: Schema) -> Result<(), Fault> {
+        self.hand_over()?;
         self.flush_numbers()?;
         self.schema = Some(Arc::new(schema));
         self.open_sequencer()?;

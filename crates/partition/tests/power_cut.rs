@@ -14,10 +14,9 @@ use std::sync::Arc;
 
 use gapless_log::io::Io;
 use gapless_log::io::faulty::{Crash, Fault, FaultyIo};
-use gapless_partition::{
-    ApplyError, CheckpointFailed, NewId, Operation, Options, Outcome, Partition, Value, Write,
-};
-use harness::{DIR, ID, define_command, definition, event, options, record, write_command};
+use gapless_partition::{ApplyError, CheckpointFailed, Options, Outcome, Partition};
+use harness::commands::commands;
+use harness::{DIR, ID, options, record};
 
 /// What is done besides applying.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +77,7 @@ fn play(io: &Arc<dyn Io>, options: &Options, steps: &[Step], expected: &Expected
             }
         }
         let done = match step {
-            Sync => partition.log().sync().is_ok(),
+            Sync => partition.sync().is_ok(),
             Checkpoint => match partition.checkpoint() {
                 Ok(()) => true,
                 Err(CheckpointFailed::Stopped(_)) => return played,

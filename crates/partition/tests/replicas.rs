@@ -61,10 +61,10 @@ fn live(seed: u64, commands: &[Vec<u8>], reference: &[(Outcome, [u8; 32])]) {
         assert_eq!(outcome, reference[at].0, "seed {seed}, command {at}");
         let accident = rng.usize(..24);
         match accident {
-            0 => drop(partition.log().flush()),
+            0 => drop(partition.flush()),
             1 => {
                 // Killed: what was written stays, what was queued is gone.
-                partition.log().flush().unwrap();
+                partition.flush().unwrap();
                 drop(partition);
                 partition = open(&io, &options);
             }

@@ -1,0 +1,56 @@
+//! Outcomes that are on their way to the partition log: they are handed over in batches, because the log takes a hundred records
+//! for little more than one.
+//!
+//! Nothing waits for them here: what makes an acknowledgement durable is the replicated log, and a partition that dies with
+//! pending outcomes gets their records again. Whoever reads the log, syncs it or makes a checkpoint hands them over first.
+
+use gapless_log::{AppendError, Log};
+use gapless_types::Position;
+
+use crate::outcome::Header;
+
+/// Handed over at this many bytes.
+const MOST_BYTES: usize = 64 << 10;
+/// Handed over at this many outcomes.
+const MOST_OUTCOMES: usize = 256;
+
+/// Outcomes in order.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// Where the first of them goes.
+    first: u64,
+}
+
+impl Pending {
+    /// Takes in an outcome, and hands over if there are enough.
+    pub(crate) fn push(&mut self, log: &Log, header: &Header<'_>, body: &[u8]) -> Result<(), AppendError> {
+        let offset = header.partition_offset.get();
+        if self.ends.is_empty() {
+            self.first = offset;
+        }
+        assert_eq!(offset, self.first + self.ends.len() as u64, "NUM-1: outcomes are dense");
+        header.encode(body, &mut self.bytes);
+        self.ends.push(self.bytes.len());
+        let enough = self.bytes.len() >= MOST_BYTES || self.ends.len() >= MOST_OUTCOMES;
+        if enough { self.hand_over(log) } else { Ok(()) }
+    }
+
+    /// Appends everything to the log.
+    pub(crate) fn hand_over(&mut self, log: &Log) -> Result<(), AppendError> {
+        if self.ends.is_empty() {
+            return Ok(());
+        }
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let records: Vec<&[u8]> =
+            starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end]).collect();
+        let _durable_later = log.append(Position::new(self.first), &records)?;
+        self.ends.clear();
+        if self.bytes.capacity() > 4 * MOST_BYTES {
+            self.bytes = Vec::new();
+        }
+        self.bytes.clear();
+        Ok(())
+    }
+}
