@@ -65,7 +65,7 @@ impl Report {
         writeln!(output, "Beside the bars\n")?;
         writeln!(output, "{}\n", self.notes_table())?;
         writeln!(output, "Bars\n")?;
-        writeln!(output, "{}\n", self.bars_table())?;
+        writeln!(output, "{}\n", bars_table(&self.bars))?;
         writeln!(output, "{} of {} bars met", self.bars.len() - missed, self.bars.len())?;
         Ok(())
     }
@@ -120,15 +120,16 @@ impl Report {
         }
         table
     }
+}
 
-    fn bars_table(&self) -> Table {
-        let mut table = table(["bar", "asked", "measured", "verdict"]);
-        for Bar { subject, unit, limit, measured, verdict } in &self.bars {
-            let row = [subject.clone(), unit.show_limit(*limit), show(*unit, *measured), verdict.to_string()];
-            table.add_row(row);
-        }
-        right_aligned(table, [1, 2])
+/// Every bar with its verdict.
+pub(crate) fn bars_table(bars: &[Bar]) -> Table {
+    let mut table = table(["bar", "asked", "measured", "verdict"]);
+    for Bar { subject, unit, limit, measured, verdict } in bars {
+        let row = [subject.clone(), unit.show_limit(*limit), show(*unit, *measured), verdict.to_string()];
+        table.add_row(row);
     }
+    right_aligned(table, [1, 2])
 }
 
 pub(crate) fn table<const N: usize>(headings: [&str; N]) -> Table {

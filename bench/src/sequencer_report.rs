@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::bars::{Bar, Limit, Unit, Verdict};
 use crate::first_number::FirstNumber;
 use crate::machine::Machine;
-use crate::report::{right_aligned, show, table};
+use crate::report::{bars_table, right_aligned, show, table};
 use crate::samples::Spread;
 use crate::transactions::Setting;
 
@@ -85,7 +85,7 @@ impl Report {
         writeln!(output, "{}\n", self.first_numbers_table())?;
         writeln!(output, "{}\n", self.memory_line())?;
         writeln!(output, "Bars\n")?;
-        writeln!(output, "{}\n", self.bars_table())?;
+        writeln!(output, "{}\n", bars_table(&self.bars))?;
         writeln!(output, "{} of {} bars met", self.bars.len() - missed, self.bars.len())?;
         Ok(())
     }
@@ -135,15 +135,6 @@ impl Report {
             "After touching {workspaces} workspaces: {cache_entries} cache entries, {cache_bytes} bytes by their own \
              count, {resident_growth} bytes more of the process resident"
         )
-    }
-
-    fn bars_table(&self) -> Table {
-        let mut table = table(["bar", "asked", "measured", "verdict"]);
-        for Bar { subject, unit, limit, measured, verdict } in &self.bars {
-            let row = [subject.clone(), unit.show_limit(*limit), show(*unit, *measured), verdict.to_string()];
-            table.add_row(row);
-        }
-        right_aligned(table, [1, 2])
     }
 }
 
