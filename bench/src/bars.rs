@@ -74,6 +74,8 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Verdict::Met => f.write_str("met"),
+            // Of a limit of 0 there is no share.
+            Verdict::Missed { by_percent } if by_percent.is_infinite() => f.write_str("MISSED"),
             Verdict::Missed { by_percent } => write!(f, "MISSED by {by_percent:.0} %"),
         }
     }

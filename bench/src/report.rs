@@ -122,7 +122,7 @@ impl Report {
     }
 }
 
-/// What was asked for and what was measured.
+/// Every bar with its verdict.
 pub(crate) fn bars_table(bars: &[Bar]) -> Table {
     let mut table = table(["bar", "asked", "measured", "verdict"]);
     for Bar { subject, unit, limit, measured, verdict } in bars {

@@ -4,14 +4,15 @@
 
 mod support;
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
-use gapless_sequencer::memory::{Call, Disturbance, MemoryStorage};
+use gapless_sequencer::memory::{Call, Disturbance, MemoryError, MemoryStorage};
 use gapless_sequencer::{
     BackgroundStep, Busy, CacheBudget, Drive, Ending, Fault, NewError, NextError, Params, ParamsError,
-    Sequencer, StartError,
+    SequenceValue, Sequencer, StartError, Storage,
 };
-use gapless_types::{PartitionOffset, WorkspaceKind};
+use gapless_types::{PartitionOffset, SequenceId, WorkspaceId, WorkspaceKind};
 use support::{KIND, OTHER_KIND, Stepped, offset, params, sequence, value, workspace};
 
 #[test]
@@ -141,6 +142,17 @@ fn imported_ids_are_observed_by_their_transaction() {
     assert_eq!(stepped.event(1, &[9]).1, [300_001], "kept by flush, and those before forgotten by actualize");
     stepped.settle();
     assert_eq!(stepped.storage.stored_number(workspace(1), sequence(9)), 300_001);
+}
+
+#[test]
+fn observed_ids_below_the_initial_number_are_not_kept() {
+    let mut stepped = Stepped::ready(&MemoryStorage::new(), params());
+    let mut transaction = stepped.start(1).unwrap();
+    transaction.observe(sequence(9), 65_536).unwrap();
+    transaction.flush();
+    stepped.storage.append(offset(1), [value(1, 9, 65_536)]);
+    stepped.settle();
+    assert_eq!(stepped.storage.stored(), (2, Vec::new()));
 }
 
 #[test]
@@ -322,7 +334,12 @@ fn a_value_that_changed_while_it_was_written_is_not_forgotten() {
         stepped.sequencer.step_background();
     }
     assert_eq!(stepped.storage.stored_number(workspace(1), sequence(1)), 1);
-    assert_eq!(stepped.sequencer.statistics().unflushed_values, 1);
+    let statistics = stepped.sequencer.statistics();
+    assert_eq!(
+        (statistics.unflushed_values, statistics.lag),
+        (1, 1),
+        "one event came after that write began"
+    );
     stepped.sequencer.drop_cache();
     assert_eq!(stepped.event(1, &[1]).1, [3]);
     stepped.settle();
@@ -388,6 +405,50 @@ fn a_cancelled_scan_is_never_an_end_of_the_log() {
     assert_eq!(stepped.busy(), Some(Busy::Actualizing));
     stepped.settle();
     assert_eq!(stepped.event(1, &[1]), (6, vec![6]));
+}
+
+/// A storage whose scan takes the first record for all of them.
+struct Hasty(MemoryStorage);
+
+impl Storage for Hasty {
+    type Error = MemoryError;
+
+    fn read_numbers(
+        &self,
+        id: WorkspaceId,
+        sequences: &[SequenceId],
+        numbers: &mut [u64],
+    ) -> Result<(), MemoryError> {
+        self.0.read_numbers(id, sequences, numbers)
+    }
+
+    fn read_next_offset(&self) -> Result<Option<PartitionOffset>, MemoryError> {
+        self.0.read_next_offset()
+    }
+
+    fn write(&self, values: &[SequenceValue], next_offset: PartitionOffset) -> Result<(), MemoryError> {
+        self.0.write(values, next_offset)
+    }
+
+    fn scan(
+        &self,
+        from: PartitionOffset,
+        batch: &mut dyn FnMut(PartitionOffset, &[SequenceValue]) -> ControlFlow<()>,
+    ) -> Result<PartitionOffset, MemoryError> {
+        let _ = batch(from, &[]);
+        Ok(self.0.log_end())
+    }
+}
+
+#[test]
+fn a_scan_that_stops_short_is_never_an_end_of_the_log() {
+    let storage = MemoryStorage::new();
+    storage.append(offset(1), []);
+    storage.append(offset(2), []);
+    let mut sequencer = Sequencer::new(params(), Hasty(storage), Drive::Caller).unwrap();
+    sequencer.run_background();
+    let fault = Fault::ScanStoppedShort { reached: offset(2), log_end: offset(3) };
+    assert_eq!(sequencer.start(KIND, workspace(1)).unwrap_err(), StartError::Failed(fault));
 }
 
 #[test]
