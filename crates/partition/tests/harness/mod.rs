@@ -126,11 +126,27 @@ impl Bench {
 
     /// Stops without warning and opens again; what is missing comes from the replicated log.
     pub(crate) fn restart(&mut self) -> Opened {
+        self.stop();
+        self.open()
+    }
+
+    /// Stops without warning.
+    pub(crate) fn stop(&mut self) {
         drop(self.partition.take());
+    }
+
+    /// Opens after a stop; what is missing comes from the replicated log.
+    pub(crate) fn open(&mut self) -> Opened {
         let (partition, opened) = Partition::open(&self.io, DIR, ID, &self.options).unwrap();
         self.partition = Some(partition);
         self.catch_up();
         opened
+    }
+
+    /// Closes in order and opens again.
+    pub(crate) fn close_and_open(&mut self) -> Opened {
+        self.partition.take().unwrap().close().unwrap();
+        self.open()
     }
 
     /// Applies what the partition has not got yet.
