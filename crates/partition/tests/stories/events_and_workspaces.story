@@ -450,11 +450,12 @@ error: the next record has offset 6, not 7
 
 apply 6 of=2
 ----
-committed 6: workspace offset 2, client sequence 2, log index 15, time 1000
-  record 1 is 200002
-  invoice 2
-  credit 5001
+duplicate of 2, which was
+  committed 2: workspace offset 1, client sequence 1, log index 11, time 1000
+    record 1 is 200001
+    invoice 1
+    credit 5000
 
 write ws=1
 ----
-committed 7: workspace offset 3, client sequence 3, log index 16, time 1000
+committed 7: workspace offset 2, client sequence 2, log index 16, time 1000

@@ -17,6 +17,12 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 pub(crate) fn outcome(outcome: &Outcome) -> String {
     match outcome {
+        Outcome::Duplicate { first_offset, first } => {
+            format!(
+                "duplicate of {first_offset}, which was\n  {}",
+                self::outcome(first).replace('\n', "\n  ")
+            )
+        }
         Outcome::Committed(event) => {
             let mut lines = format!(
                 "committed {}: workspace offset {}, client sequence {}, log index {}, time {}",
