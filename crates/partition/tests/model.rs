@@ -82,7 +82,7 @@ impl Life {
                 match outcome {
                     Outcome::Defined => assert!(taken, "{definition:?}"),
                     Outcome::DefinitionRefused(reasons) => {
-                        assert!(!taken && !reasons.is_empty(), "{reasons:?}")
+                        assert!(!taken && !reasons.is_empty(), "{reasons:?}");
                     }
                     other => panic!("{other:?}"),
                 }
