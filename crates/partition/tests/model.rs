@@ -24,14 +24,9 @@ use harness::{Bench, DIR, define_command, options, write_command};
 use ledger::{Expected, Held, Ledger, No, Row, Space};
 use plan::{CLIENTS, KEYS, Step, steps};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, FileFailurePersistence};
 
 proptest! {
-    #![proptest_config(Config {
-        cases: 300,
-        failure_persistence: Some(Box::new(FileFailurePersistence::Off)),
-        ..Config::default()
-    })]
+    #![proptest_config(ProptestConfig { cases: 768, ..ProptestConfig::default() })]
 
     #[test]
     fn the_model_predicts_every_outcome_and_everything_that_can_be_read(

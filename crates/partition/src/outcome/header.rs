@@ -158,7 +158,9 @@ impl<'a> Header<'a> {
         let key = IdempotencyKey::new(take.array("header")?).ok();
         let digest = RequestDigest::from_bytes(take.array("header")?);
         let [ids, numbers, client] = [take.u16("header")?, take.u16("header")?, take.u16("header")?];
-        take.u16("header")?;
+        if take.u16("header")? != 0 {
+            return Err(malformed);
+        }
         let client =
             std::str::from_utf8(take.bytes(usize::from(client), "header")?).map_err(|_| malformed)?;
         let record_ids = (0..ids)

@@ -49,6 +49,9 @@ pub(crate) fn outcome(outcome: &Outcome) -> String {
         }
         Outcome::Refused(refused) => refusal(refused),
         Outcome::Defined => "defined".to_owned(),
+        Outcome::DefinitionRefused(reasons) if reasons.len() > 10 => {
+            format!("definition refused for {} reasons", reasons.len())
+        }
         Outcome::DefinitionRefused(reasons) => {
             reasons.iter().fold("definition refused".to_owned(), |lines, reason| lines + "\n  " + reason)
         }
