@@ -14,7 +14,7 @@ mod strategies;
 use gapless_partition::{Command, Definition, Header, Outcome, Write};
 use gapless_store::Direction;
 use gapless_types::PartitionOffset;
-use harness::{Bench, ID, define_command, event, idempotency_key, write_command};
+use harness::{Bench, define_command, event, idempotency_key, write_command};
 use proptest::prelude::*;
 use strategies::{definition, header, mutation, write};
 
@@ -153,7 +153,7 @@ proptest! {
         for _ in 0..2 {
             let view = bench.partition().view().unwrap();
             let stored = view.outcomes(PartitionOffset::FIRST, 100, Direction::Forward).unwrap();
-            let stored: Vec<_> = stored.iter().map(|stored| stored.outcome(ID).unwrap()).collect();
+            let stored: Vec<_> = stored.iter().map(|stored| view.outcome(stored).unwrap()).collect();
             prop_assert_eq!(&stored, &outcomes);
             // A view keeps the log open.
             drop(view);
