@@ -92,6 +92,10 @@ outcomes from=4 limit=2 down
 4 Refusal, workspace 1 of kind 1, bob, log index 13, time 1000
 3 Event, workspace 2 of kind 1 at 1, ann at 1, log index 12, time 1000
 
+outcomes limit=1 down
+----
+6 Event, workspace 1 of kind 1 at 3, ann at 2, log index 15, time 1000
+
 outcomes limit=2
 ----
 1 Definition, workspace 0, no key, log index 10, time 1000
