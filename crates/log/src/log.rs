@@ -324,6 +324,15 @@ impl Log {
         result
     }
 
+    /// Gives the directory back without a word: what is queued is not written, as if the process had died. Other handles can
+    /// still read; nothing is appended through them any more.
+    pub fn abandon(&self) {
+        if self.0.shared.abandon_queue() {
+            self.0.stop();
+        }
+        self.0.shared.let_go();
+    }
+
     fn record_losses(&self) -> Settled {
         let shared = &self.0.shared;
         let losses = shared.state().controls.losses.clone();

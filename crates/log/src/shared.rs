@@ -238,6 +238,22 @@ impl Shared {
         error
     }
 
+    /// Takes nothing more, forgets what is queued and tells those who wait. The writer is waited for: a frame that it has begun
+    /// is written. `false` if a thread panicked with the state in hand, so that nobody can go on anyway.
+    pub(crate) fn abandon_queue(&self) -> bool {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let whole = !self.state.is_poisoned();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.closed = true;
+        let queued = state.queue.drain();
+        drop(state);
+        let unsynced = writer.take_unsynced();
+        for completion in unsynced.iter().chain(queued.iter().map(|item| &item.completion)) {
+            completion.settle(Err(AppendError::Closed));
+        }
+        whole
+    }
+
     /// Gives the directory back.
     pub(crate) fn let_go(&self) {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -510,3 +510,24 @@ fn two_handles_of_time_are_enough_to_measure_syncs() {
     let latency = log.statistics().sync_latency;
     assert_eq!((latency.count(), latency.quantile(1.0)), (5, Some(Duration::from_micros(128))));
 }
+
+#[test]
+fn an_abandoned_log_can_be_opened_again_while_others_still_read_from_it() {
+    for drive in [Drive::Caller, Drive::Threads] {
+        let io = MemoryIo::new();
+        let options = Options { drive, ..Options::partition() };
+        let (log, _) = Log::open(Arc::new(io.clone()), "log", options.clone()).unwrap();
+        let _durable = log.append_next(&["kept"]).unwrap();
+        log.sync().unwrap();
+        let reader = log.clone();
+        assert!(matches!(
+            Log::open(Arc::new(io.clone()), "log", options.clone()),
+            Err(gapless_log::OpenError::InUse(_))
+        ));
+        log.abandon();
+        let (again, _) = Log::open(Arc::new(io), "log", options).unwrap();
+        assert_eq!(&reader.read(Position::FIRST).unwrap().payload[..], b"kept");
+        assert!(matches!(reader.append_next(&["late"]), Err(AppendError::Closed)));
+        assert_eq!(again.append_next(&["next"]).unwrap().positions().start, Position::new(2));
+    }
+}

@@ -319,7 +319,7 @@ fn kind_of<'a>(
         None => {
             let row = reads.get(&rows::workspace::key(partition.namespace, write.workspace))?;
             let Some(row) = row else { return Ok(Ok(asked)) };
-            rows::workspace::decode(&row).ok_or(Fault::Log("a workspace without a kind"))?
+            rows::workspace::decode(&row).ok_or(Fault::row("a workspace without a kind"))?
         }
     };
     if has == asked.id {
@@ -342,7 +342,7 @@ fn last_sequence(
     let mut key = Vec::with_capacity(80);
     rows::client::key(partition.namespace, write.workspace, write.client, &mut key);
     let Some(row) = reads.get(&key)? else { return Ok(None) };
-    rows::client::decode(&row).map(Some).ok_or(Fault::Log("a client sequence that is none"))
+    rows::client::decode(&row).map(Some).ok_or(Fault::row("a client sequence that is none"))
 }
 
 /// Opens the transaction of an outcome.

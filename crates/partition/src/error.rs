@@ -54,6 +54,11 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// A row of the store that is not what it should be.
+    pub(crate) const fn row(what: &'static str) -> Self {
+        Fault::Row(Malformed { what, at: 0 })
+    }
+
     /// Whether the partition is quarantined: it can be read as it is, and nothing is applied until somebody repaired it.
     pub fn is_quarantine(&self) -> bool {
         matches!(self, Fault::Violation(_))

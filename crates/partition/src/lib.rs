@@ -41,6 +41,7 @@ pub use codec::Malformed;
 pub use command::{Command, Record};
 pub use definition::{AtCap, DEFAULT_KIND, Definition, IdempotencyRule, RecordRule, TrustLevel};
 pub use error::{ApplyError, CheckpointFailed, Fault};
+pub use gapless_store::Direction;
 pub use open::{OpenError, Opened, Options};
 pub use outcome::{
     Committed, Header, Outcome, OutcomeKind, Refusal, RefusalCode, RequestDigest, TransactionId,

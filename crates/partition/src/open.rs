@@ -141,6 +141,26 @@ impl Partition {
 }
 
 impl Partition {
+    /// Opens a partition that has stopped again: it reads its tail and continues, or stops with the fault. A store that was
+    /// found damaged is rebuilt. Views of it stay readable.
+    ///
+    /// # Errors
+    /// As [`Partition::open`].
+    pub fn reopen(
+        self,
+        io: &Arc<dyn Io>,
+        dir: impl AsRef<Path>,
+        options: &Options,
+    ) -> Result<(Self, Opened), OpenError> {
+        let id = self.id;
+        let damaged = self.stopped.as_ref().is_some_and(Fault::is_store_damage);
+        drop(self);
+        if damaged {
+            Self::rebuild(io, &dir)?;
+        }
+        Self::open(io, dir, id, options)
+    }
+
     /// Discards the store of a partition that is not open, because it is damaged: the next opening folds the whole log.
     ///
     /// # Errors

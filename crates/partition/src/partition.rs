@@ -338,6 +338,13 @@ impl Partition {
     }
 }
 
+impl Drop for Partition {
+    fn drop(&mut self) {
+        // Views may live on; they must not keep the partition from being opened again.
+        self.log.abandon();
+    }
+}
+
 /// Names of the parts in a partition's directory.
 pub(crate) fn log_dir(dir: &Path) -> std::path::PathBuf {
     dir.join("log")

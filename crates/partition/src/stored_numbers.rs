@@ -38,7 +38,7 @@ impl Storage for StoredNumbers {
         for (sequence, number) in sequences.iter().zip(numbers) {
             let key = rows::number::key(self.partition.namespace, workspace, *sequence);
             *number = match self.store.get(&key)? {
-                Some(value) => rows::number::decode(&value).ok_or(Fault::Log("a number that is none"))?,
+                Some(value) => rows::number::decode(&value).ok_or(Fault::row("a number that is none"))?,
                 None => 0,
             };
         }
@@ -48,7 +48,7 @@ impl Storage for StoredNumbers {
     fn read_next_offset(&self) -> Result<Option<PartitionOffset>, Fault> {
         let value = self.store.get(&rows::offset::key(self.partition))?;
         let decode =
-            |value: bytes::Bytes| rows::offset::decode(&value).ok_or(Fault::Log("an offset that is none"));
+            |value: bytes::Bytes| rows::offset::decode(&value).ok_or(Fault::row("an offset that is none"));
         value.map(decode).transpose()
     }
 

@@ -174,7 +174,7 @@ impl View {
         let mut found = Vec::new();
         for row in self.rows.range(range, direction).take(limit) {
             let (_, value) = row?;
-            let offset = rows::index::decode(&value).ok_or(Fault::Log("an index row without an offset"))?;
+            let offset = rows::index::decode(&value).ok_or(Fault::row("an index row without an offset"))?;
             found.push(StoredOutcome::read(&self.log, offset)?);
         }
         Ok(found)
@@ -201,21 +201,21 @@ impl View {
             ..=rows::workspace::key(namespace, WorkspaceId::new(u64::MAX));
         let workspace = |row: Result<(Bytes, Bytes), ReadError>| {
             let (key, value) = row?;
-            let id = rows::workspace::decode_key(&key).ok_or(Fault::Log("a workspace row without an id"))?;
+            let id = rows::workspace::decode_key(&key).ok_or(Fault::row("a workspace row without an id"))?;
             self.workspace_of(id, &value)
         };
         self.rows.range(range, Direction::Forward).take(limit).map(workspace).collect()
     }
 
     fn workspace_of(&self, id: WorkspaceId, row: &[u8]) -> Result<Workspace, Fault> {
-        let kind = rows::workspace::decode(row).ok_or(Fault::Log("a workspace without a kind"))?;
+        let kind = rows::workspace::decode(row).ok_or(Fault::row("a workspace without a kind"))?;
         let known = self.schema.as_ref().and_then(|schema| schema.kind_of(kind));
-        let (kind, _) = known.ok_or(Fault::Log("a workspace of a kind that nobody defined"))?;
+        let (kind, _) = known.ok_or(Fault::row("a workspace of a kind that nobody defined"))?;
         let last = self.number(id, WORKSPACE_OFFSET)?.and_then(WorkspaceOffset::new);
         Ok(Workspace {
             id,
             kind: kind.clone(),
-            last_offset: last.ok_or(Fault::Log("a workspace without events"))?,
+            last_offset: last.ok_or(Fault::row("a workspace without events"))?,
             last_record: self.number(id, RECORD_ID)?.and_then(RecordId::new),
         })
     }
@@ -236,7 +236,7 @@ impl View {
 
     fn number(&self, workspace: WorkspaceId, sequence: SequenceId) -> Result<Option<u64>, Fault> {
         let row = self.rows.get(&rows::number::key(self.partition.namespace, workspace, sequence))?;
-        row.map(|row| rows::number::decode(&row).ok_or(Fault::Log("a number that is none"))).transpose()
+        row.map(|row| rows::number::decode(&row).ok_or(Fault::row("a number that is none"))).transpose()
     }
 
     /// The last sequence that a client has in a workspace; none if it never wrote there.
@@ -251,7 +251,7 @@ impl View {
         let mut key = Vec::new();
         rows::client::key(self.partition.namespace, workspace, client, &mut key);
         let row = self.rows.get(&key)?;
-        row.map(|row| rows::client::decode(&row).ok_or(Fault::Log("a client sequence that is none")))
+        row.map(|row| rows::client::decode(&row).ok_or(Fault::row("a client sequence that is none")))
             .transpose()
     }
 
@@ -278,7 +278,7 @@ impl View {
         let first = after.map_or(0, |after| after.get().saturating_add(1));
         let record = |row: Result<(Bytes, Bytes), ReadError>| {
             let (key, bytes) = row?;
-            let id = rows::record::decode_key(&key).ok_or(Fault::Log("a record without an id"))?;
+            let id = rows::record::decode_key(&key).ok_or(Fault::row("a record without an id"))?;
             Ok(StoredRecord { id, bytes })
         };
         self.rows.range(key(first)..=key(u64::MAX), Direction::Forward).take(limit).map(record).collect()

@@ -155,6 +155,43 @@ fn a_damaged_store_is_rebuilt_and_equal() {
 }
 
 #[test]
+fn a_partition_that_stopped_is_opened_again_although_somebody_still_reads() {
+    let commands = commands(COMMANDS);
+    let options = options();
+    let io = MemoryIo::new();
+    let mut partition = open(&io, &options);
+    for (at, command) in commands.iter().enumerate().take(100) {
+        partition.apply(&record(at as u64, 1000 + at as u64, command)).unwrap();
+    }
+    partition.checkpoint().unwrap();
+    let digest = partition.state_digest().unwrap();
+    drop(partition);
+    // Rot that shows only when rows are read: it stops the partition.
+    let mut stopped = 0;
+    for path in store_files(&io) {
+        let bytes = io.bytes_of(&path).unwrap();
+        for place in (0..bytes.len()).step_by(101) {
+            let disk = io.fork();
+            disk.overwrite(&path, place as u64, &[bytes[place] ^ 1]).unwrap();
+            let shared: Arc<dyn Io> = Arc::new(disk.clone());
+            let mut partition = open(&disk, &options);
+            let view = partition.view().unwrap();
+            if partition.state_digest().is_ok() {
+                continue;
+            }
+            stopped += 1;
+            let (mut partition, opened) = partition.reopen(&shared, DIR, &options).unwrap();
+            assert_eq!(opened.folded, 100, "the store was rebuilt");
+            assert_eq!(partition.state_digest().unwrap(), digest);
+            let from = gapless_types::PartitionOffset::FIRST;
+            let read = view.outcomes(from, 1000, gapless_store::Direction::Forward).unwrap();
+            assert_eq!(read.len(), 100);
+        }
+    }
+    assert!(stopped > 10, "{stopped} partitions stopped");
+}
+
+#[test]
 fn a_full_memory_makes_checkpoints_and_loses_nothing() {
     let commands = commands(COMMANDS);
     let reference = reference(&commands);
