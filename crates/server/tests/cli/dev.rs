@@ -10,6 +10,9 @@ use crate::support::{Run, TestLog, gapless, log_command, program};
 /// Past the first checkpoint of the process that is killed.
 const PAST_A_CHECKPOINT: &str = "800";
 
+/// Outcomes of a first run before the process that is killed is started.
+const STORY: u64 = 6;
+
 fn dev(data: &Path, writes: &str) -> Run {
     gapless(["dev", "--data", data.to_str().unwrap(), "--writes", writes])
 }
@@ -71,12 +74,13 @@ fn every_acknowledged_write_survives_the_kill_with_its_numbers() {
     assert!(acknowledged >= 800);
     assert_eq!(number(fact(&run, "recovered")), acknowledged);
     assert_eq!(fact(&run, "lost"), "0");
-    // Six outcomes of the story, and 768 sales.
-    assert_eq!(fact(&run, "checkpoint"), "the state after 774 outcomes");
     let on_their_way = number(fact(&run, "on their way"));
-    let folded = number(fact(&run, "folded"));
-    assert_eq!(folded, 6 + acknowledged + on_their_way - 774);
-    assert_eq!(number(fact(&run, "read back")), 6 + acknowledged + on_their_way + 1);
+    let found = STORY + acknowledged + on_their_way;
+    let covered = number(fact(&run, "checkpoint").strip_prefix("the state after ").unwrap());
+    // How far the process came before the kill reached it is not known, only where it makes checkpoints.
+    assert!(covered > STORY && (covered - STORY).is_multiple_of(768), "{covered}");
+    assert_eq!(number(fact(&run, "folded")), found - covered);
+    assert_eq!(number(fact(&run, "read back")), found + 1);
     assert_eq!((fact(&run, "gaps"), fact(&run, "repeats")), ("0", "0"));
 }
 
