@@ -44,10 +44,10 @@ pub(crate) fn run(arguments: &DevArguments, out: &mut dyn Write) -> Result<()> {
     let dir = arguments.data.join(NAMESPACE);
     let dir = dir.as_path();
     ledger::refuse_others(dir)?;
-    let (mut ledger, _) = Ledger::open(dir)?;
+    let (mut ledger, opened) = Ledger::open(dir)?;
     let mut acts = Acts::begin(dir, ledger.outcomes(), out)?;
 
-    define(&mut ledger, &mut acts)?;
+    define(&mut ledger, &opened, &mut acts)?;
     let order = write(&mut ledger, &mut acts)?;
     be_refused(&mut ledger, order, &mut acts)?;
     let before = ledger.outcomes();
@@ -63,8 +63,11 @@ pub(crate) fn run(arguments: &DevArguments, out: &mut dyn Write) -> Result<()> {
     acts.end(&invocation(), &shell_word(&log_dir(dir)))
 }
 
-fn define(ledger: &mut Ledger, acts: &mut Acts<'_>) -> Result<()> {
+fn define(ledger: &mut Ledger, opened: &Opened, acts: &mut Acts<'_>) -> Result<()> {
     acts.title("Define a namespace")?;
+    if let Some(reason) = &opened.rebuilt {
+        acts.fact("state", format!("rebuilt from the whole log, because {reason}"))?;
+    }
     let when = if ledger.prepare()? { "defined just now" } else { "defined by an earlier run" };
     acts.fact("namespace", format!("{NAMESPACE}, {when}, with 1 partition"))?;
     acts.fact("sequence", format!("{INVOICE}, gap-free, in each workspace from {FIRST_INVOICE} on"))

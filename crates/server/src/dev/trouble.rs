@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fmt::Display;
 use std::path::Path;
 
-use gapless_log::AppendError;
+use gapless_log::{AppendError, OpenError as LogOpenError};
 use gapless_partition::{ApplyError, CheckpointFailed, Fault, OpenError};
 
 use super::ledger::log_dir;
@@ -19,6 +19,11 @@ const CHECK_THE_DISK: &str = "check the disk and the messages of the system, the
 /// The ledger in this directory did not open.
 pub(super) fn not_opened(error: &OpenError, dir: &Path) -> anyhow::Error {
     let next = match error {
+        // Not the log's own trouble: the directory it should lie in cannot be made.
+        OpenError::Log(LogOpenError::Io { path, source, .. }) if path == dir => {
+            return Refusal::new(format!("{} cannot be used: {source}", dir.display()), ANOTHER_DIRECTORY)
+                .into();
+        }
         OpenError::Log(error) => return explained(error, &log_dir(dir)),
         OpenError::Fold(error) => return fault(error),
         OpenError::Store(_) => "check that nobody else uses the directory, and the disk; then run it again",

@@ -130,6 +130,28 @@ fn the_log_alone_is_enough_and_without_it_nothing_goes_on() {
 }
 
 #[test]
+fn a_damaged_state_is_rebuilt_from_the_log_and_that_is_said() {
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("data");
+    let first = dev(&data, "50").exits_with(0);
+    fs::write(data.join("demo").join("store").join("CHECKPOINT"), "x").unwrap();
+    let second = dev(&data, "50").exits_with(0);
+    second.says("rebuilt from the whole log, because");
+    let [offset, ..] = last_numbers(&first);
+    assert_eq!(given(&second, "OrderPlaced")[1], (offset + 1).to_string());
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_refused_with_what_to_do() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("file");
+    fs::write(&file, "").unwrap();
+    let run = dev(&file, "50").exits_with(1);
+    run.warns("cannot be used");
+    run.warns("next: choose another directory: gapless dev --data DIR");
+}
+
+#[test]
 fn the_commands_at_the_end_work_when_pasted() {
     let root = tempfile::tempdir().unwrap();
     let output = program().current_dir(root.path()).args(["dev", "--writes", "50"]).output().unwrap();
