@@ -53,7 +53,7 @@ pub(crate) fn check(write: &Write<'_>, facts: &Facts<'_>, reads: &impl Reads) ->
         facts,
         reads,
         demand: Demand::default(),
-        raw: BTreeSet::new(),
+        raw: BTreeMap::new(),
         created: BTreeSet::new(),
         sizes: BTreeMap::new(),
         changed_bytes: 0,
@@ -85,11 +85,12 @@ struct Check<'c, 'w, R> {
     facts: &'c Facts<'c>,
     reads: &'c R,
     demand: Demand,
-    /// Raw ids of records created so far.
-    raw: BTreeSet<u16>,
+    /// Raw ids of records created so far, each with what it goes by in `sizes`: a singleton goes by its fixed id, under which
+    /// later operations may name it too.
+    raw: BTreeMap<u16, u64>,
     /// Stored ids of records created so far.
     created: BTreeSet<u64>,
-    /// Fields of records that this write touches, with their lengths: by raw or stored id.
+    /// Fields of records that this write touches, with their lengths: by raw or stored id, see `raw`.
     sizes: BTreeMap<u64, RecordSize>,
     changed_bytes: usize,
     /// Entities that this write touches, as they are by now.
@@ -165,7 +166,7 @@ impl<'w, R: Reads> Check<'_, 'w, R> {
                 id
             }
             (NewId::Raw(raw), singleton) => {
-                if !self.raw.insert(raw) {
+                if self.raw.contains_key(&raw) {
                     return Err(invalid(format!("raw id {raw} is used twice")));
                 }
                 if let Some(fixed) = singleton {
@@ -175,7 +176,9 @@ impl<'w, R: Reads> Check<'_, 'w, R> {
                     self.created.insert(fixed.get());
                 }
                 self.demand.records.push((raw, singleton));
-                u64::from(raw)
+                let target = singleton.map_or(u64::from(raw), RecordId::get);
+                self.raw.insert(raw, target);
+                target
             }
         };
         self.sizes.insert(target, RecordSize::default());
@@ -196,6 +199,8 @@ impl<'w, R: Reads> Check<'_, 'w, R> {
         if !self.is_known(record)? {
             return Err(invalid(format!("record {record} is not known")));
         }
+        let named = u16::try_from(record).ok().and_then(|raw| self.raw.get(&raw));
+        let record = named.copied().unwrap_or(record);
         let mut overhead = 0;
         if !self.sizes.contains_key(&record) {
             let stored = self.stored_size(record)?;
@@ -252,7 +257,7 @@ impl<'w, R: Reads> Check<'_, 'w, R> {
     /// Whether an operation can name this record: created earlier in this write, or stored.
     fn is_known(&self, record: u64) -> Result<bool, Stop> {
         match u16::try_from(record) {
-            Ok(raw) => Ok(self.raw.contains(&raw)),
+            Ok(raw) => Ok(self.raw.contains_key(&raw)),
             Err(_) => self.exists(record),
         }
     }
@@ -276,7 +281,7 @@ impl<'w, R: Reads> Check<'_, 'w, R> {
                 if let Value::Record(id) = value
                     && let Ok(raw) = u16::try_from(*id)
                     && raw != 0
-                    && !self.raw.contains(&raw)
+                    && !self.raw.contains_key(&raw)
                 {
                     return Err(invalid(format!("field {name} names raw id {raw}, which is not known"))
                         .in_operation(index));

@@ -17,6 +17,8 @@ pub const WORKSPACE_OFFSET: SequenceId = SequenceId::new(1);
 pub const RECORD_ID: SequenceId = SequenceId::new(2);
 /// The first id of a declared sequence.
 const FIRST_DECLARED: u16 = 3;
+/// Longest schema, in bytes: it is one row of the store.
+const MAX_SCHEMA_BYTES: usize = gapless_store::limits::MAX_VALUE_BYTES;
 /// Not a kind of workspaces: records that belong to none, such as definitions.
 pub(crate) const NO_KIND: WorkspaceKind = WorkspaceKind::new(0);
 
@@ -133,10 +135,32 @@ impl Schema {
             let id = RecordId::new(RecordId::FIRST_SINGLETON.get() + singletons.len() as u64);
             singletons.entry(record_type.clone()).or_insert(id.expect("singletons start above 0"));
         }
-        match singletons.len() {
-            0..=MAX_SINGLETONS => Ok(Self { definition, kinds, singletons }),
-            count => Err(vec![format!("{count} singletons; the most are {MAX_SINGLETONS}")]),
+        let schema = Self { definition, kinds, singletons };
+        let reasons = schema.excess();
+        if reasons.is_empty() { Ok(schema) } else { Err(reasons) }
+    }
+
+    /// What exceeds a limit once everything that earlier definitions named is counted: ids never go away.
+    fn excess(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        let (kinds, singletons) = (self.kinds.len(), self.singletons.len());
+        if kinds > MAX_KINDS {
+            reasons.push(format!(
+                "{kinds} kinds with the default one and earlier ones; the most are {MAX_KINDS}"
+            ));
         }
+        if singletons > MAX_SINGLETONS {
+            reasons.push(format!("{singletons} singletons; the most are {MAX_SINGLETONS}"));
+        }
+        let mut encoded = Vec::new();
+        self.encode(&mut encoded);
+        if encoded.len() > MAX_SCHEMA_BYTES {
+            let bytes = encoded.len();
+            reasons.push(format!(
+                "with the ids of all names it has {bytes} bytes; the most are {MAX_SCHEMA_BYTES}"
+            ));
+        }
+        reasons
     }
 
     /// The definition as it stands.

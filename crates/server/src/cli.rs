@@ -45,7 +45,7 @@ const DEV_ABOUT: &str = "\
 Shows what exists so far. There is no server yet; there is the ledger of one partition, embedded.
 
 Defines a namespace with a gap-free sequence of invoice numbers, writes a few events and shows what
-each was given, and is refused once. A child process then writes and reports each write once it is
+each was given, retries one and is refused once. A child process then writes and reports each write once it is
 on stable storage; in the middle of its work it is killed (SIGKILL). The ledger is opened again:
 every write that was reported must be there with the numbers that were reported. At the end
 everything is read back, and no number may be missing or be there twice.

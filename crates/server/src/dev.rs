@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use gapless_log::Finding;
-use gapless_partition::{Condition, Opened};
+use gapless_partition::{Committed, Condition, Opened};
 use gapless_types::RecordId;
 
 use self::audit::Audit;
@@ -48,7 +48,8 @@ pub(crate) fn run(arguments: &DevArguments, out: &mut dyn Write) -> Result<()> {
     let mut acts = Acts::begin(dir, ledger.outcomes(), out)?;
 
     define(&mut ledger, &opened, &mut acts)?;
-    let order = write(&mut ledger, &mut acts)?;
+    let (order, invoice) = write(&mut ledger, &mut acts)?;
+    retry(&mut ledger, order, &invoice, &mut acts)?;
     be_refused(&mut ledger, order, &mut acts)?;
     let before = ledger.outcomes();
     ledger.close()?;
@@ -73,8 +74,8 @@ fn define(ledger: &mut Ledger, opened: &Opened, acts: &mut Acts<'_>) -> Result<(
     acts.fact("sequence", format!("{INVOICE}, gap-free, in each workspace from {FIRST_INVOICE} on"))
 }
 
-/// Writes three events; returns the order that the first one created.
-fn write(ledger: &mut Ledger, acts: &mut Acts<'_>) -> Result<RecordId> {
+/// Writes three events; returns the order that the first one created, and what its invoice was given.
+fn write(ledger: &mut Ledger, acts: &mut Acts<'_>) -> Result<(RecordId, Committed)> {
     acts.title("Write events, each one transaction")?;
     acts.line(format_args!("To workspace {SHOP}, a shop, as client till-1:"))?;
     let placed = ledger.commit(&sales::order())?;
@@ -98,20 +99,29 @@ fn write(ledger: &mut Ledger, acts: &mut Acts<'_>) -> Result<RecordId> {
     let invoiced = ledger.commit(&sales::invoice(order))?;
     ledger.sync()?;
 
-    let receipts = [placed, counted, invoiced].map(|committed| Receipt::new(SHOP, &committed));
-    let [placed, counted, invoiced] = &receipts;
-    acts.table(&events_table(&[
-        ("OrderPlaced", placed),
-        ("StockCounted", counted),
-        ("InvoiceIssued", invoiced),
-    ]))?;
+    let receipts = [&placed, &counted, &invoiced].map(|committed| Receipt::new(SHOP, committed));
+    let names = ["OrderPlaced", "StockCounted", "InvoiceIssued"];
+    acts.table(&events_table(&names.into_iter().zip(&receipts).collect::<Vec<_>>()))?;
     acts.fact(
         "order",
         format!("written as records 1, 2 and 3; stored as {order} with lines {first} and {second}"),
     )?;
     acts.fact("entity", format!("{} = {count}, set if {said}", quoted(sales::STOCK)))?;
     acts.fact("invoice", "number, event and the change of the order are on disk together, or not at all")?;
-    Ok(order)
+    Ok((order, invoiced))
+}
+
+fn retry(ledger: &mut Ledger, order: RecordId, first: &Committed, acts: &mut Acts<'_>) -> Result<()> {
+    acts.title("Retry, which changes nothing")?;
+    let again = ledger.retry(&sales::invoice(order), first.partition_offset)?;
+    ledger.sync()?;
+    if again != *first {
+        return Err(must_not_happen(&format!("a retry was answered with {again:?} instead of {first:?}")));
+    }
+    acts.line(format_args!(
+        "The invoice once more, under the same key. The answer is the first one, all of it:"
+    ))?;
+    acts.table(&events_table(&[("InvoiceIssued", &Receipt::new(SHOP, &again))]))
 }
 
 fn be_refused(ledger: &mut Ledger, order: RecordId, acts: &mut Acts<'_>) -> Result<()> {
@@ -211,10 +221,11 @@ fn check_every_number(ledger: &mut Ledger, acts: &mut Acts<'_>) -> Result<()> {
     acts.fact(
         "read back",
         format!(
-            "{}: {}, {}, {}",
+            "{}: {}, {}, {}, {}",
             counted(audit.outcomes.last().unwrap_or(0), "outcome"),
             counted(audit.events, "event"),
             counted(audit.refusals, "refusal"),
+            counted(audit.duplicates, "duplicate"),
             counted(audit.definitions, "definition"),
         ),
     )?;

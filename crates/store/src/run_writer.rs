@@ -39,6 +39,8 @@ pub(crate) struct RunWriter {
     filter: FilterBuilder,
     rows: u64,
     deletions: u64,
+    /// Over the checksums so far.
+    contents: u32,
     finished: bool,
 }
 
@@ -60,6 +62,7 @@ impl RunWriter {
             filter: FilterBuilder::for_rows(rows),
             rows: 0,
             deletions: 0,
+            contents: 0,
             finished: false,
         })
     }
@@ -103,6 +106,7 @@ impl RunWriter {
             filter_length: filter_bytes.len() as u64,
             rows: self.rows,
             deletions: self.deletions,
+            contents: self.contents,
         };
         let encoded = trailer.encode(self.number);
         self.buffer.extend_from_slice(&encoded);
@@ -125,7 +129,7 @@ impl RunWriter {
         self.block.finish_into(&mut self.buffer);
         let sum = checksum(self.number, self.written + start as u64, &self.buffer[start..]);
         self.index.push(self.buffer.len() - start, &self.last_key);
-        self.buffer.extend_from_slice(&sum.to_le_bytes());
+        self.add_checksum(sum);
         if self.buffer.len() >= BUFFER_BYTES {
             self.flush()?;
         }
@@ -135,7 +139,12 @@ impl RunWriter {
     fn end_piece(&mut self, offset: u64, bytes: &[u8]) {
         let sum = checksum(self.number, offset, bytes);
         self.buffer.extend_from_slice(bytes);
+        self.add_checksum(sum);
+    }
+
+    fn add_checksum(&mut self, sum: u32) {
         self.buffer.extend_from_slice(&sum.to_le_bytes());
+        self.contents = crc32c::crc32c_append(self.contents, &sum.to_le_bytes());
     }
 
     fn flush(&mut self) -> Result<(), DiskError> {

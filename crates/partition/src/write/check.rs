@@ -64,11 +64,12 @@ impl Write<'_> {
         found.0
     }
 
-    /// Bytes that the write takes, about: what has no length limit of its own adds up here.
+    /// Bytes that the write takes at most.
     fn encoded_length(&self) -> usize {
+        let texts = self.kind.len() + self.client.len() + self.event_type.len() + self.content_type.len();
         let metadata: usize = self.metadata.iter().map(|(key, value)| key.len() + value.len() + 4).sum();
         let operations: usize = self.operations.iter().map(operation_length).sum();
-        64 + self.payload.len() + metadata + operations
+        64 + texts + self.payload.len() + metadata + operations
     }
 }
 

@@ -11,7 +11,7 @@ use gapless_log::Drive;
 use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
 use gapless_partition::{
-    Command, Committed, Definition, Opened, Options, Outcome, Partition, Record, Refusal, Write,
+    ApplyError, Command, Committed, Definition, Opened, Options, Outcome, Partition, Record, Refusal, Write,
 };
 use gapless_types::{
     IdempotencyKey, LogIndex, Name, NamespaceId, PartitionId, PartitionIndex, PartitionOffset, WorkspaceId,
@@ -126,11 +126,44 @@ impl Bench {
 
     /// Stops without warning and opens again; what is missing comes from the replicated log.
     pub(crate) fn restart(&mut self) -> Opened {
+        self.stop();
+        self.open()
+    }
+
+    /// Stops without warning.
+    pub(crate) fn stop(&mut self) {
         drop(self.partition.take());
+    }
+
+    /// Opens after a stop; what is missing comes from the replicated log.
+    pub(crate) fn open(&mut self) -> Opened {
         let (partition, opened) = Partition::open(&self.io, DIR, ID, &self.options).unwrap();
         self.partition = Some(partition);
         self.catch_up();
         opened
+    }
+
+    /// Closes in order and opens again.
+    pub(crate) fn close_and_open(&mut self) -> Opened {
+        self.partition.take().unwrap().close().unwrap();
+        self.open()
+    }
+
+    /// Applies a command that may fail; then it is not part of the replicated log.
+    pub(crate) fn try_apply(&mut self, command: &[u8]) -> Result<Outcome, ApplyError> {
+        let record = record(self.commands.len() as u64, self.time, command);
+        let outcome = self.partition().apply(&record)?;
+        self.commands.push((self.time, command.to_vec()));
+        Ok(outcome)
+    }
+
+    /// Loses the store: what it held is folded from the log.
+    pub(crate) fn lose_store(&mut self) {
+        // A quarantined partition has nothing to flush.
+        let _ = self.partition().flush();
+        self.stop();
+        Partition::rebuild(&self.io, DIR).unwrap();
+        self.restart();
     }
 
     /// Applies what the partition has not got yet.

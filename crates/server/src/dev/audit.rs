@@ -84,6 +84,7 @@ pub(super) struct Audit {
     pub(super) outcomes: Dense,
     pub(super) events: u64,
     pub(super) refusals: u64,
+    pub(super) duplicates: u64,
     pub(super) definitions: u64,
     pub(super) shops: BTreeMap<u64, Shop>,
 }
@@ -106,7 +107,14 @@ impl Audit {
     }
 
     fn new() -> Self {
-        Self { outcomes: Dense::from(1), events: 0, refusals: 0, definitions: 0, shops: BTreeMap::new() }
+        Self {
+            outcomes: Dense::from(1),
+            events: 0,
+            refusals: 0,
+            duplicates: 0,
+            definitions: 0,
+            shops: BTreeMap::new(),
+        }
     }
 
     fn take(&mut self, header: &Header<'_>) -> Result<(), String> {
@@ -116,7 +124,8 @@ impl Audit {
                 self.events += 1;
                 return self.shops.entry(header.workspace.get()).or_insert_with(Shop::new).take(header);
             }
-            OutcomeKind::Refusal | OutcomeKind::Duplicate => self.refusals += 1,
+            OutcomeKind::Refusal | OutcomeKind::KeyReuse => self.refusals += 1,
+            OutcomeKind::Duplicate => self.duplicates += 1,
             OutcomeKind::Definition | OutcomeKind::DefinitionRefusal => self.definitions += 1,
         }
         let nothing = header.workspace_offset.is_none()

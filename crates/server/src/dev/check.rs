@@ -29,7 +29,7 @@ fn find(view: &View, offset: u64) -> Result<Option<Receipt>> {
     let Some(offset) = PartitionOffset::new(offset) else { return Ok(None) };
     let found = view.outcomes(offset, 1, Direction::Forward).map_err(|error| fault(&error))?;
     let Some(stored) = found.first() else { return Ok(None) };
-    match stored.outcome(view.partition()).map_err(|error| fault(&error))? {
+    match view.outcome(stored).map_err(|error| fault(&error))? {
         Outcome::Committed(committed) => Ok(Some(Receipt::new(stored.header().workspace, &committed))),
         _ => Ok(None),
     }

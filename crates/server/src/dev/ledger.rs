@@ -19,7 +19,9 @@ use gapless_partition::{
     Command, Committed, DEFAULT_KIND, Definition, Opened, Options, Outcome, Partition, Record, Refusal as No,
     View, Write,
 };
-use gapless_types::{IdempotencyKey, LogIndex, Name, NamespaceId, PartitionId, PartitionIndex};
+use gapless_types::{
+    IdempotencyKey, LogIndex, Name, NamespaceId, PartitionId, PartitionIndex, PartitionOffset,
+};
 
 use super::trouble::{apply_failed, checkpoint_failed, fault, log_refused, must_not_happen, not_opened};
 use crate::log_command::trouble::explained;
@@ -93,6 +95,17 @@ impl Ledger {
         }
     }
 
+    /// Applies the write whose outcome stands at this offset once more, under its key; the answer it gets.
+    pub(super) fn retry(&mut self, write: &Write<'_>, first: PartitionOffset) -> Result<Committed> {
+        match self.write_with_key(write, key(first))? {
+            Outcome::Duplicate { first: outcome, .. } => match *outcome {
+                Outcome::Committed(committed) => Ok(committed),
+                other => Err(unexpected(&other)),
+            },
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Applies a write that must be refused.
     pub(super) fn refuse(&mut self, write: &Write<'_>) -> Result<No> {
         match self.write(write)? {
@@ -102,10 +115,10 @@ impl Ledger {
     }
 
     fn write(&mut self, write: &Write<'_>) -> Result<Outcome> {
-        // A client would choose it at random; one for each place in the log is as unique, and repeatable.
-        let mut key = *b"demo-key--------";
-        key[8..].copy_from_slice(&self.0.next_offset().get().to_be_bytes());
-        let key = IdempotencyKey::new(key).expect("not all of it is zero");
+        self.write_with_key(write, key(self.0.next_offset()))
+    }
+
+    fn write_with_key(&mut self, write: &Write<'_>, key: IdempotencyKey) -> Result<Outcome> {
         let mut command = Vec::new();
         Command::encode_write(key, write, &mut command);
         self.apply(&command)
@@ -152,6 +165,13 @@ impl Ledger {
     pub(super) fn close(self) -> Result<()> {
         self.0.close().map_err(|error| fault(&error))
     }
+}
+
+/// A client would choose it at random; one for each place in the log is as unique, and repeatable.
+fn key(offset: PartitionOffset) -> IdempotencyKey {
+    let mut key = *b"demo-key--------";
+    key[8..].copy_from_slice(&offset.get().to_be_bytes());
+    IdempotencyKey::new(key).expect("not all of it is zero")
 }
 
 /// Refuses a directory whose log is not of a demonstration, or is damaged. One without a log is fine.

@@ -17,7 +17,7 @@ use crate::output::{counted, heading, write_table};
 
 /// What a newcomer may expect and not find.
 const MISSING: [&str; 3] = [
-    "No server, no network, no cluster; and a retry under the same key is still a new write.",
+    "No server, no network, no cluster, no proofs, no projections.",
     "`gapless dev` will become a server on loopback with this namespace, and a console.",
     "Until then it can be run again: it goes on in the same directory with the next numbers.",
 ];

@@ -11,7 +11,7 @@ use crate::support::{Run, TestLog, gapless, log_command, program};
 const PAST_A_CHECKPOINT: &str = "800";
 
 /// Outcomes of a first run before the process that is killed is started.
-const STORY: u64 = 6;
+const STORY: u64 = 7;
 
 fn dev(data: &Path, writes: &str) -> Run {
     gapless(["dev", "--data", data.to_str().unwrap(), "--writes", writes])
@@ -47,20 +47,23 @@ fn last_numbers(run: &Run) -> [u64; 4] {
 }
 
 #[test]
-fn each_write_shows_what_it_was_given_and_a_refusal_consumed_nothing() {
+fn each_write_shows_what_it_was_given_and_a_retry_and_a_refusal_consumed_nothing() {
     let root = tempfile::tempdir().unwrap();
     let run = dev(&root.path().join("data"), "8").exits_with(0);
     assert!(run.stdout.starts_with("There is no server yet."));
     assert_eq!(given(&run, "OrderPlaced"), ["2", "1", "1", "-", "200001-200003"]);
     assert_eq!(given(&run, "StockCounted"), ["3", "2", "2", "-", "-"]);
     assert_eq!(given(&run, "InvoiceIssued"), ["4", "3", "3", "1", "-"]);
+    let (_, retry) = run.stdout.split_once("Retry").unwrap();
+    let again = retry.lines().find(|line| line.contains("InvoiceIssued")).unwrap();
+    assert_eq!(again.split_whitespace().collect::<Vec<_>>(), ["InvoiceIssued", "4", "3", "3", "1", "-"]);
     assert_eq!(fact(&run, "refused"), "VERSION_MISMATCH (3): the entity has another version");
     assert_eq!(fact(&run, "current"), "version 2, value \"12\"");
-    assert_eq!(fact(&run, "recorded"), "as outcome 5, with no other number");
+    assert_eq!(fact(&run, "recorded"), "as outcome 6, with no other number");
     let (_, after) = run.stdout.split_once("Be refused").unwrap();
     let next = after.lines().find(|line| line.contains("InvoiceIssued")).unwrap();
     let next: Vec<&str> = next.split_whitespace().collect();
-    assert_eq!(next, ["InvoiceIssued", "6", "4", "4", "2", "-"]);
+    assert_eq!(next, ["InvoiceIssued", "7", "4", "4", "2", "-"]);
     assert_eq!(run.stderr, "");
     assert!(!run.stdout.contains('\u{1b}'), "plain where no terminal is");
 }

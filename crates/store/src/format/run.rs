@@ -58,6 +58,9 @@ pub(crate) struct Trailer {
     pub(crate) rows: u64,
     /// Deletions among them.
     pub(crate) deletions: u64,
+    /// CRC32C over the checksums of all blocks, of the index and of the filter: runs that differ anywhere have
+    /// different trailers.
+    pub(crate) contents: u32,
 }
 
 impl Trailer {
@@ -78,6 +81,7 @@ impl Trailer {
         bytes[24..32].copy_from_slice(&self.filter_length.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.rows.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.deletions.to_le_bytes());
+        bytes[48..52].copy_from_slice(&self.contents.to_le_bytes());
         let sum = checksum(run, self.offset(), &bytes[..52]);
         bytes[52..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -93,8 +97,8 @@ impl Trailer {
             filter_length: input.u64()?,
             rows: input.u64()?,
             deletions: input.u64()?,
+            contents: input.u32()?,
         };
-        let _zero = input.u32()?;
         if magic != TRAILER_MAGIC || input.u32()? != checksum(run, offset, &bytes[..52]) {
             return Err(Malformed("the trailer does not match its checksum"));
         }
@@ -113,8 +117,14 @@ mod tests {
 
     #[test]
     fn a_trailer_survives_the_way_through_bytes() {
-        let trailer =
-            Trailer { index_offset: 1000, index_length: 70, filter_length: 64, rows: 9, deletions: 2 };
+        let trailer = Trailer {
+            index_offset: 1000,
+            index_length: 70,
+            filter_length: 64,
+            rows: 9,
+            deletions: 2,
+            contents: 77,
+        };
         let bytes = trailer.encode(7);
         assert_eq!(Trailer::decode(7, trailer.offset(), &bytes), Ok(trailer));
         assert!(Trailer::decode(8, trailer.offset(), &bytes).is_err(), "of another run");

@@ -253,6 +253,20 @@ fn merging_keeps_every_row_and_gives_room_back() {
 }
 
 #[test]
+fn deletions_go_once_they_hide_nothing() {
+    let io = MemoryIo::new();
+    let (mut store, _) = open_on(&io).unwrap();
+    for (number, change) in [put("a", ""), delete("a"), put("b", ""), delete("b")].iter().enumerate() {
+        store.apply(&batch_of(std::slice::from_ref(change))).unwrap();
+        checkpoint(&mut store, number as u64 + 1);
+    }
+    assert_eq!(store.statistics().disk_rows, 4);
+    settle(&mut store);
+    assert_eq!((store.statistics().disk_rows, store.statistics().runs), (0, 0));
+    assert_eq!(io.list(DIR.as_ref()).unwrap(), ["CHECKPOINT"]);
+}
+
+#[test]
 fn a_merge_that_finishes_after_its_bucket_was_dropped_is_forgotten() {
     let io = MemoryIo::new();
     let (mut store, _) = open_on(&io).unwrap();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gapless_log::io::Io;
 use gapless_log::io::faulty::{Crash, Fault, FaultyIo};
 use gapless_store::{Offset, OpenError, Store};
 
@@ -149,6 +150,54 @@ fn a_failure_followed_by_a_crash_or_a_restart_of_the_process_leaves_an_allowed_c
                 live_on(&io, played, &steps, &context);
             }
         }
+    }
+}
+
+#[test]
+fn an_opening_after_a_failure_removes_nothing_that_a_crash_may_need() {
+    for (name, steps) in scenarios() {
+        let operations = operations_of(&steps);
+        for number in 1..=operations {
+            for seed in 0..SEEDS * 3 {
+                let context = format!("{name}, failure at {number}, opened, then a crash, seed {seed}");
+                let io = FaultyIo::new(seed);
+                let (mut store, _) = open_on(&io).unwrap();
+                io.fail_at(number, Fault::Any);
+                let (mut played, _) = play_until_error(&mut store, &steps);
+                drop(store);
+                drop(open_on(&io).unwrap_or_else(|error| panic!("{context}: {error}")));
+                io.restart(Crash::Torn);
+                let (store, opened) = open_on(&io).unwrap_or_else(|error| panic!("{context}: {error}"));
+                played.resume(&store, opened.offset, &context);
+            }
+        }
+    }
+}
+
+#[test]
+fn files_that_a_full_disk_kept_from_being_removed_are_never_taken_for_new_ones() {
+    // The one whose checkpoints write several runs each.
+    let (name, steps) = scenarios().remove(1);
+    for number in 1..=operations_of(&steps) {
+        let context = format!("{name}, cut at {number}, then a full disk");
+        let io = FaultyIo::new(number);
+        let (mut store, _) = open_on(&io).unwrap();
+        io.cut_at(number);
+        let (mut played, _) = play_until_error(&mut store, &steps);
+        drop(store);
+        io.restart(Crash::KeepAll);
+        io.set_capacity(Some(0));
+        let (mut store, opened) = open_on(&io).unwrap_or_else(|error| panic!("{context}: {error}"));
+        io.set_capacity(None);
+        played.resume(&store, opened.offset, &context);
+        for step in &steps {
+            played.step(&mut store, step).unwrap_or_else(|error| panic!("{context}: {error}"));
+        }
+        let names = io.list(DIR.as_ref()).unwrap();
+        assert_eq!(names.len() as u64, store.statistics().runs + 1, "{context}: {names:?}");
+        drop(store);
+        io.restart(Crash::LoseAll);
+        live_on(&io, played, &steps, &context);
     }
 }
 

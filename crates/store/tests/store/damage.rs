@@ -139,6 +139,23 @@ fn blocks_and_files_in_each_others_place_are_noticed() {
 }
 
 #[test]
+fn a_run_of_another_store_under_the_same_name_is_noticed() {
+    let ios = ["one", "two"].map(|value| {
+        let io = FaultyIo::new(1);
+        let (mut store, _) = open_on(&io).unwrap();
+        store.apply(&batch_of(&[put("key", value)])).unwrap();
+        let (offset, proof) = synced(1);
+        store.checkpoint(offset, proof).unwrap();
+        io
+    });
+    let run = files(&ios[0]).remove(0);
+    let others = ios[1].memory().bytes_of(&run).unwrap();
+    assert_eq!(others.len(), ios[0].memory().bytes_of(&run).unwrap().len());
+    ios[0].memory().overwrite(&run, 0, &others).unwrap();
+    assert!(matches!(open_on(&ios[0]), Err(OpenError::Damaged(damage)) if damage.path == run));
+}
+
+#[test]
 fn a_missing_run_is_damage_and_a_missing_checkpoint_an_empty_store() {
     let (io, model) = sample();
     for path in files(&io) {
