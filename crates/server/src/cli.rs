@@ -16,23 +16,23 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  gapless dev                              a demonstration in ./gapless-data, a few seconds long
-  gapless log inspect ./gapless-data/log   what the files of a log hold
-  gapless log verify ./gapless-data/log    reads everything and names every damage
+  gapless dev                                   a demonstration in ./gapless-data, a few seconds long
+  gapless log inspect ./gapless-data/demo/log   what the files of a log hold
+  gapless log verify ./gapless-data/demo/log    reads everything and names every damage
 
 Exit codes: 0 done, 1 refused or failed (the reason is on stderr), 2 wrong usage.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Shows what exists so far: the log, a killed process, and what comes back
+    /// Shows what exists so far: a ledger, a killed process, and numbers without a gap
     #[command(long_about = DEV_ABOUT, after_help = DEV_EXAMPLES)]
     Dev(DevArguments),
-    /// Appends to the log of a demonstration until it is killed
+    /// Writes to the ledger of a demonstration until it is killed
     #[command(name = "dev-writer", hide = true)]
     DevWriter {
-        /// Directory of the log
-        log: PathBuf,
+        /// Directory of the ledger
+        ledger: PathBuf,
     },
     /// Looks at the files of a log: for operators, and for people who want to know
     Log {
@@ -42,34 +42,31 @@ pub(crate) enum Command {
 }
 
 const DEV_ABOUT: &str = "\
-Shows what exists so far. There is no server yet; there is the log that everything above will
-stand on.
+Shows what exists so far. There is no server yet; there is the ledger of one partition, embedded.
 
-A child process appends with 8 writers and reports each record once it is on stable storage.
-In the middle of its work it is killed (SIGKILL). The log is then opened again, and every record
-that was reported must be there, byte for byte. After that: a burst with its statistics, a
-truncation, a release, a reopening.
+Defines a namespace with a gap-free sequence of invoice numbers, writes a few events and shows what
+each was given, retries one and is refused once. A child process then writes and reports each write once it is
+on stable storage; in the middle of its work it is killed (SIGKILL). The ledger is opened again:
+every write that was reported must be there with the numbers that were reported. At the end
+everything is read back, and no number may be missing or be there twice.
 
-A log that an earlier demonstration left in the directory is continued. Any other log is refused.";
+A ledger that an earlier demonstration left in the directory is continued with the next numbers.
+Any other one is refused.";
 
 const DEV_EXAMPLES: &str = "\
 Examples:
   gapless dev
-  gapless dev --data /var/tmp/gapless --records 20000
-  gapless dev --keep     leaves all records in the log";
+  gapless dev --data /var/tmp/gapless --writes 20000";
 
 /// How the demonstration runs.
 #[derive(Debug, Args)]
 pub(crate) struct DevArguments {
-    /// Directory of the demonstration; its log lies in DIR/log
+    /// Directory of the demonstration; its ledger lies in DIR/demo
     #[arg(long, value_name = "DIR", default_value = "./gapless-data")]
     pub(crate) data: PathBuf,
-    /// Acknowledged records after which the writing process is killed
+    /// Acknowledged writes after which the writing process is killed
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    pub(crate) records: u64,
-    /// Keep every record: neither truncate nor release
-    #[arg(long)]
-    pub(crate) keep: bool,
+    pub(crate) writes: u64,
 }
 
 /// What to do with the files of a log.
@@ -120,9 +117,9 @@ its end may look torn.";
 
 const INSPECT_EXAMPLES: &str = "\
 Examples:
-  gapless log inspect ./gapless-data/log
-  gapless log inspect ./gapless-data/log --frames
-  gapless log inspect ./gapless-data/log -o json | jq .segments";
+  gapless log inspect ./gapless-data/demo/log
+  gapless log inspect ./gapless-data/demo/log --frames
+  gapless log inspect ./gapless-data/demo/log -o json | jq .segments";
 
 const VERIFY_ABOUT: &str = "\
 Reads every frame of every segment, checks all checksums and the chain between frames, and says
@@ -133,8 +130,8 @@ otherwise.";
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:
-  gapless log verify ./gapless-data/log
-  gapless log verify ./gapless-data/log -o json | jq .damage";
+  gapless log verify ./gapless-data/demo/log
+  gapless log verify ./gapless-data/demo/log -o json | jq .damage";
 
 /// Which records to show, and how.
 #[derive(Debug, Args)]
@@ -165,9 +162,9 @@ writes the payloads as they are, with nothing between them.";
 
 const DUMP_EXAMPLES: &str = "\
 Examples:
-  gapless log dump ./gapless-data/log --limit 10
-  gapless log dump ./gapless-data/log --frames | less
-  gapless log dump ./gapless-data/log --from 1234 --limit 1 -o raw > payload";
+  gapless log dump ./gapless-data/demo/log --limit 10
+  gapless log dump ./gapless-data/demo/log --frames | less
+  gapless log dump ./gapless-data/demo/log --from 1234 --limit 1 -o raw > payload";
 
 const ACCEPT_LOSS_ABOUT: &str = "\
 A log with missing or short segments does not open, because records that were acknowledged may be
@@ -177,8 +174,8 @@ and exits with 1.";
 
 const ACCEPT_LOSS_EXAMPLES: &str = "\
 Examples:
-  gapless log accept-loss ./gapless-data/log
-  gapless log accept-loss ./gapless-data/log --yes";
+  gapless log accept-loss ./gapless-data/demo/log
+  gapless log accept-loss ./gapless-data/demo/log --yes";
 
 /// Form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -10,7 +10,7 @@ pub(crate) mod case;
 mod dump;
 mod inspect;
 mod payload;
-pub(crate) mod segments;
+mod segments;
 pub(crate) mod trouble;
 mod verify;
 
@@ -34,11 +34,7 @@ pub(crate) fn run(command: &LogCommand, out: &mut dyn Write) -> Result<()> {
 }
 
 /// Looks at the log in a directory; `on_frame` sees every good frame that is read. Refused if there is no log.
-pub(crate) fn survey(
-    dir: &Path,
-    depth: Depth,
-    on_frame: &mut dyn FnMut(&FrameView<'_>),
-) -> Result<(LogId, Survey)> {
+fn survey(dir: &Path, depth: Depth, on_frame: &mut dyn FnMut(&FrameView<'_>)) -> Result<(LogId, Survey)> {
     let survey = gapless_log::inspect(&RealIo, dir, depth, on_frame)
         .map_err(|error| trouble::explained(&error, dir))?;
     match survey.log {

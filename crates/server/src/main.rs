@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli, out: &mut dyn Write) -> Result<()> {
     match &cli.command {
         Command::Dev(arguments) => dev::run(arguments, out),
-        Command::DevWriter { log } => dev::writer::run(log, out),
+        Command::DevWriter { ledger } => dev::writer::run(ledger, out),
         Command::Log { command } => log_command::run(command, out),
     }
 }

@@ -1,120 +1,74 @@
 //! Compares what came back after the kill with what was acknowledged before it.
 //!
-//! Nothing acknowledged may be missing or changed; nothing that nobody wrote may be there; each writer's records must
-//! stand in the order in which it wrote them.
+//! Nothing acknowledged may be missing, and none of its numbers may be another one.
 //!
 //! Must not know: processes, what is shown.
 
-use std::collections::BTreeMap;
-
 use anyhow::Result;
-use gapless_log::{Log, Record};
-use gapless_types::Position;
+use gapless_partition::{Outcome, StoredOutcome, View};
+use gapless_store::Direction;
+use gapless_types::PartitionOffset;
 
-use super::demo_record::DemoRecord;
-use super::kill::Acknowledged;
-use crate::refusal::Refusal;
+use super::receipt::Receipt;
+use super::trouble::{fault, must_not_happen};
 
-/// Bytes read at a time.
-const READ_BYTES: u64 = 1 << 20;
+/// Outcomes read at a time.
+const PAGE: usize = 1024;
 
-/// Reads everything that the run wrote; returns how many records that are.
-pub(super) fn check(log: &Log, run: u64, next: Position, acknowledged: Vec<Acknowledged>) -> Result<u64> {
-    let mut comparison = Comparison::new(run, acknowledged);
-    let mut at = Position::new(run);
-    while at < next {
-        let records = log.read_range(at, next, READ_BYTES).map_err(|error| must_not_happen(&error))?;
-        for record in &records {
-            comparison.take(record).map_err(|problem| must_not_happen(&problem))?;
-        }
-        at = records.last().and_then(|last| last.position.next()).unwrap_or(next);
+/// Finds every acknowledged write with the numbers that were reported.
+pub(super) fn check(view: &View, acknowledged: &[Receipt]) -> Result<()> {
+    for receipt in acknowledged {
+        let found = find(view, receipt.partition_offset)?;
+        compare(receipt, found.as_ref()).map_err(|problem| must_not_happen(&problem))?;
     }
-    comparison.finish().map_err(|problem| must_not_happen(&problem))
+    Ok(())
 }
 
-fn must_not_happen(problem: &dyn std::fmt::Display) -> anyhow::Error {
-    let next = "this must never happen: keep the directory as it is, and report it as a bug";
-    Refusal::new(format!("the log broke its promise: {problem}"), next).into()
+/// The receipt of the event at an offset, if there is one.
+fn find(view: &View, offset: u64) -> Result<Option<Receipt>> {
+    let Some(offset) = PartitionOffset::new(offset) else { return Ok(None) };
+    let found = view.outcomes(offset, 1, Direction::Forward).map_err(|error| fault(&error))?;
+    let Some(stored) = found.first() else { return Ok(None) };
+    match view.outcome(stored).map_err(|error| fault(&error))? {
+        Outcome::Committed(committed) => Ok(Some(Receipt::new(stored.header().workspace, &committed))),
+        _ => Ok(None),
+    }
 }
 
-/// What is still expected, and what was seen.
-struct Comparison {
-    run: u64,
-    /// Acknowledged and not seen yet, by position.
-    expected: BTreeMap<u64, DemoRecord>,
-    /// The last record seen of each writer.
-    last: BTreeMap<u64, u64>,
-    seen: u64,
+fn compare(acknowledged: &Receipt, found: Option<&Receipt>) -> Result<(), String> {
+    match found {
+        Some(found) if found == acknowledged => Ok(()),
+        Some(found) => Err(format!("acknowledged was ({acknowledged}), found is ({found})")),
+        None => Err(format!("acknowledged was ({acknowledged}), and it is gone")),
+    }
 }
 
-impl Comparison {
-    fn new(run: u64, acknowledged: Vec<Acknowledged>) -> Self {
-        let expected = acknowledged
-            .into_iter()
-            .map(|Acknowledged { position, writer, count }| (position, DemoRecord { run, writer, count }))
-            .collect();
-        Self { run, expected, last: BTreeMap::new(), seen: 0 }
+/// Every outcome from the first one on.
+pub(super) fn every_outcome(
+    view: &View,
+    mut each: impl FnMut(&StoredOutcome) -> Result<(), String>,
+) -> Result<()> {
+    let mut next = Some(PartitionOffset::FIRST);
+    while let Some(from) = next {
+        let page = view.outcomes(from, PAGE, Direction::Forward).map_err(|error| fault(&error))?;
+        page.iter().try_for_each(&mut each).map_err(|problem| must_not_happen(&problem))?;
+        next = page.last().and_then(|last| last.header().partition_offset.next());
     }
-
-    fn take(&mut self, record: &Record) -> Result<(), String> {
-        let position = record.position;
-        let found = DemoRecord::decode(&record.payload).filter(|found| found.run == self.run);
-        let Some(found) = found else {
-            return Err(format!("position {position} holds bytes that nobody wrote there"));
-        };
-        if self.expected.remove(&position.get()).is_some_and(|expected| expected != found) {
-            return Err(format!("position {position} holds another record than was acknowledged there"));
-        }
-        let before = self.last.insert(found.writer, found.count).unwrap_or(0);
-        if found.count != before + 1 {
-            let DemoRecord { writer, count, .. } = found;
-            return Err(format!("record {count} of writer {writer} follows its record {before}"));
-        }
-        self.seen += 1;
-        Ok(())
-    }
-
-    fn finish(self) -> Result<u64, String> {
-        match self.expected.first_key_value() {
-            None => Ok(self.seen),
-            Some((position, _)) => {
-                let missing = self.expected.len();
-                Err(format!("{missing} acknowledged records are missing, the first at position {position}"))
-            }
-        }
-    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn acknowledged(position: u64, writer: u64, count: u64) -> Acknowledged {
-        Acknowledged { position, writer, count }
-    }
-
-    fn record(position: u64, writer: u64, count: u64) -> Record {
-        let payload = DemoRecord { run: 1, writer, count }.encode().into_bytes().into();
-        Record { position: Position::new(position), payload }
-    }
-
     #[test]
-    fn what_was_on_its_way_may_be_there_and_what_was_acknowledged_must() {
-        let mut comparison = Comparison::new(1, vec![acknowledged(1, 1, 1), acknowledged(3, 1, 2)]);
-        comparison.take(&record(1, 1, 1)).unwrap();
-        comparison.take(&record(2, 2, 1)).unwrap();
-        assert!(Comparison { expected: comparison.expected.clone(), ..comparison }.finish().is_err());
-    }
-
-    #[test]
-    fn a_record_in_anothers_place_or_out_of_order_is_noticed() {
-        let expect = vec![acknowledged(1, 1, 1)];
-        assert!(Comparison::new(1, expect.clone()).take(&record(1, 2, 1)).is_err());
-        assert!(Comparison::new(1, expect.clone()).take(&record(1, 1, 2)).is_err());
-        assert!(Comparison::new(1, Vec::new()).take(&record(5, 1, 2)).is_err());
-        assert!(Comparison::new(2, Vec::new()).take(&record(5, 1, 1)).is_err());
-        let mut comparison = Comparison::new(1, expect);
-        comparison.take(&record(1, 1, 1)).unwrap();
-        assert_eq!(comparison.finish(), Ok(1));
+    fn a_write_that_is_gone_or_has_another_number_is_noticed() {
+        let receipt: Receipt = "7 1 5 3 200001 4 00ff".parse().unwrap();
+        assert_eq!(compare(&receipt, Some(&receipt.clone())), Ok(()));
+        assert!(compare(&receipt, None).unwrap_err().contains("gone"));
+        for line in ["7 1 5 3 200001 5 00ff", "7 1 5 3 200002 4 00ff", "7 1 5 3 200001 4 00fe"] {
+            let other: Receipt = line.parse().unwrap();
+            assert!(compare(&receipt, Some(&other)).unwrap_err().contains(line), "{line}");
+        }
     }
 }

@@ -1,42 +1,33 @@
 //! Starts the writing process, listens to what it reports, and kills it in the middle of its work.
 //!
-//! Must not know: what the records hold.
+//! Must not know: what is written.
 
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
+use super::receipt::Receipt;
+use super::writer::UNREPORTED;
 use crate::refusal::Refusal;
-
-/// A record that the child reported as durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Acknowledged {
-    pub(super) position: u64,
-    pub(super) writer: u64,
-    pub(super) count: u64,
-}
 
 /// What a child did before it was killed.
 #[derive(Debug)]
 pub(super) struct Killed {
-    /// The position at which it began.
-    pub(super) run: u64,
     /// Everything it reported, in the order of its reports.
-    pub(super) acknowledged: Vec<Acknowledged>,
+    pub(super) acknowledged: Vec<Receipt>,
     /// The signal that ended it.
     pub(super) signal: i32,
     /// From its start to the kill.
     pub(super) took: Duration,
 }
 
-/// Lets a child write until it has reported this many records, then kills it.
-pub(super) fn write_and_kill(dir: &Path, records: u64) -> Result<Killed> {
+/// Lets a child write until it has reported this many writes, then kills it while more are on their way.
+pub(super) fn write_and_kill(dir: &Path, writes: u64) -> Result<Killed> {
     let program = env::current_exe().context("cannot find the program to start")?;
     let began = Instant::now();
     let mut child = Command::new(program)
@@ -50,21 +41,18 @@ pub(super) fn write_and_kill(dir: &Path, records: u64) -> Result<Killed> {
 
     let mut took = None;
     let mut acknowledged = Vec::new();
-    let run = match next_report(&mut reports)? {
-        Some(line) => line.parse().context("the writing process reports something strange")?,
-        None => 0,
-    };
     // What is still in the pipe after the kill was acknowledged as well.
     while let Some(line) = next_report(&mut reports)? {
-        acknowledged.push(line.parse()?);
-        if acknowledged.len() as u64 == records {
+        if line != UNREPORTED {
+            acknowledged.push(line.parse()?);
+        } else if took.is_none() && acknowledged.len() as u64 >= writes {
             child.kill().context("cannot kill the writing process")?;
             took = Some(began.elapsed());
         }
     }
     let status = child.wait().context("cannot wait for the writing process")?;
     match (took, status.signal()) {
-        (Some(took), Some(signal)) => Ok(Killed { run, acknowledged, signal, took }),
+        (Some(took), Some(signal)) => Ok(Killed { acknowledged, signal, took }),
         _ => Err(Refusal::new(
             format!("the writing process ended by itself ({status})"),
             "see what it said above; then run it again",
@@ -80,18 +68,6 @@ fn next_report(reports: &mut impl BufRead) -> Result<Option<String>> {
     Ok(line.strip_suffix('\n').map(str::to_owned))
 }
 
-impl FromStr for Acknowledged {
-    type Err = anyhow::Error;
-
-    fn from_str(line: &str) -> Result<Self> {
-        let numbers: Vec<u64> = line.split(' ').map(str::parse).collect::<Result<_, _>>()?;
-        match numbers[..] {
-            [position, writer, count] => Ok(Self { position, writer, count }),
-            _ => bail!("the writing process reports something strange: {line}"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,13 +77,5 @@ mod tests {
         let mut reports: &[u8] = b"12 3 4\n13 3";
         assert_eq!(next_report(&mut reports).unwrap().as_deref(), Some("12 3 4"));
         assert_eq!(next_report(&mut reports).unwrap(), None);
-    }
-
-    #[test]
-    fn a_report_has_three_numbers() {
-        let parsed: Acknowledged = "12 3 4".parse().unwrap();
-        assert_eq!(parsed, Acknowledged { position: 12, writer: 3, count: 4 });
-        assert!("12 3".parse::<Acknowledged>().is_err());
-        assert!("12 3 x".parse::<Acknowledged>().is_err());
     }
 }

@@ -13,7 +13,14 @@ use anyhow::Result;
 use comfy_table::Table;
 
 use crate::log_command::trouble::shell_word;
-use crate::output::{heading, write_table};
+use crate::output::{counted, heading, write_table};
+
+/// What a newcomer may expect and not find.
+const MISSING: [&str; 3] = [
+    "No server, no network, no cluster, no proofs, no projections.",
+    "`gapless dev` will become a server on loopback with this namespace, and a console.",
+    "Until then it can be run again: it goes on in the same directory with the next numbers.",
+];
 
 /// The demonstration as it is written.
 pub(super) struct Acts<'a> {
@@ -22,10 +29,14 @@ pub(super) struct Acts<'a> {
 }
 
 impl<'a> Acts<'a> {
-    /// Says what this is.
-    pub(super) fn begin(dir: &Path, out: &'a mut dyn Write) -> Result<Self> {
+    /// Says what this is, and whether it goes on from an earlier run.
+    pub(super) fn begin(dir: &Path, outcomes: u64, out: &'a mut dyn Write) -> Result<Self> {
         writeln!(out, "There is no server yet. This is a demonstration of what exists so far:")?;
-        writeln!(out, "the log that everything above will stand on, with real files in {}.", dir.display())?;
+        writeln!(out, "the ledger of one partition, embedded, with real files in {}.", dir.display())?;
+        if outcomes > 0 {
+            let there = counted(outcomes, "outcome");
+            writeln!(out, "It holds {there} of earlier runs; the numbers go on from there.")?;
+        }
         out.flush()?;
         Ok(Self { out, number: 0 })
     }
@@ -57,14 +68,35 @@ impl<'a> Acts<'a> {
         Ok(())
     }
 
-    /// Ends with commands that can be pasted.
-    pub(super) fn end(&mut self, program: &str, dir: &str) -> Result<()> {
+    /// Ends with commands that can be pasted, and with what is missing.
+    pub(super) fn end(&mut self, program: &str, log: &str) -> Result<()> {
+        writeln!(self.out, "\n{}", heading("What is not there yet"))?;
+        for line in MISSING {
+            self.line(format_args!("{line}"))?;
+        }
         writeln!(self.out, "\n{}", heading("Three commands to try"))?;
-        writeln!(self.out, "  {program} log inspect {dir}")?;
-        writeln!(self.out, "  {program} log verify {dir}")?;
-        writeln!(self.out, "  {program} log dump {dir} --limit 5")?;
+        writeln!(self.out, "  {program} log inspect {log}")?;
+        writeln!(self.out, "  {program} log verify {log}")?;
+        writeln!(self.out, "  {program} log dump {log} --limit 5")?;
         Ok(())
     }
+}
+
+/// A name in the form of a code: `VersionMismatch` is `VERSION_MISMATCH`.
+pub(super) fn constant_case(name: &str) -> String {
+    let mut code = String::new();
+    for character in name.chars() {
+        if character.is_uppercase() && !code.is_empty() {
+            code.push('_');
+        }
+        code.extend(character.to_uppercase());
+    }
+    code
+}
+
+/// Bytes as people can read them.
+pub(super) fn quoted(bytes: &[u8]) -> String {
+    format!("\"{}\"", bytes.escape_ascii())
 }
 
 /// How whoever started this program can start it again from where they are.
@@ -85,4 +117,15 @@ fn is_run_by_cargo() -> bool {
         return false;
     };
     Path::new(&manifest).starts_with(&here) && here.join("Cargo.toml").is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_shown_as_clients_will_see_it() {
+        assert_eq!(constant_case("VersionMismatch"), "VERSION_MISMATCH");
+        assert_eq!(constant_case("Malformed"), "MALFORMED");
+    }
 }

@@ -36,7 +36,7 @@ pub(crate) fn run(dir: &Path, with_frames: bool, form: Form, out: &mut dyn Write
         Form::Table => {
             write_facts(dir, log, &survey, out)?;
             writeln!(out, "\n{}", heading("segments"))?;
-            write_table(out, &segments_table(&segment_views(dir, &survey), usize::MAX))?;
+            write_table(out, &segments_table(&segment_views(dir, &survey)))?;
             if with_frames {
                 writeln!(out, "\n{}", heading("frames"))?;
                 write_frames(&frames, out)?;

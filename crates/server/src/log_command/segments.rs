@@ -85,8 +85,8 @@ fn layout_name(layout: Layout) -> &'static str {
     }
 }
 
-/// The segments as a table; of more than `most`, the middle ones are left out.
-pub(crate) fn segments_table(views: &[SegmentView], most: usize) -> Table {
+/// The segments as a table.
+pub(crate) fn segments_table(views: &[SegmentView]) -> Table {
     let mut table = table([
         ("segment", Side::Right),
         ("state", Side::Left),
@@ -97,16 +97,7 @@ pub(crate) fn segments_table(views: &[SegmentView], most: usize) -> Table {
         ("positions", Side::Right),
         ("index", Side::Left),
     ]);
-    let (head, tail) = match views.len() > most {
-        true => (&views[..most / 2], &views[views.len() - (most - most / 2)..]),
-        false => (views, &views[..0]),
-    };
-    table.add_rows(head.iter().map(row));
-    if !tail.is_empty() {
-        let left_out = views.len() - head.len() - tail.len();
-        table.add_row(["...".to_owned(), format!("{left_out} more")]);
-    }
-    table.add_rows(tail.iter().map(row));
+    table.add_rows(views.iter().map(row));
     table
 }
 

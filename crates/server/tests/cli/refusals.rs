@@ -16,7 +16,7 @@ fn wrong_usage_exits_with_2() {
         &["log", "verify", "x", "--frames"],
         &["log", "dump", "x", "--from", "-1"],
         &["log", "dump", "x", "--frames", "-o", "raw"],
-        &["dev", "--records", "0"],
+        &["dev", "--writes", "0"],
         &["sing"],
     ];
     for arguments in wrong {
