@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "the first thing that does not hold ends the test")]
 
 mod boundaries;
+mod document;
 
 mod independent;
 mod known_answers;
