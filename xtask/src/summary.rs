@@ -67,9 +67,9 @@ impl Summary {
     }
 
     pub(crate) fn print(&self) {
-        println!("\n{:<12}{:<10}{:>8}", "step", "result", "seconds");
+        println!("\n{:<15}{:<10}{:>8}", "step", "result", "seconds");
         for Row { step, outcome, took } in &self.0 {
-            println!("{step:<12}{:<10}{:>8.1}", outcome.word(), took.as_secs_f64());
+            println!("{step:<15}{:<10}{:>8.1}", outcome.word(), took.as_secs_f64());
         }
         println!();
         for Row { step, outcome, .. } in &self.0 {

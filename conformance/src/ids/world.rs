@@ -1,6 +1,7 @@
 //! A partition on a disk in memory, with the replicated log that feeds it.
 
 use std::num::NonZeroU16;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -8,12 +9,15 @@ use gapless_log::Drive;
 use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
 use gapless_partition::{
-    Command, Committed, Definition, NewId, Operation, Options, Outcome, Partition, Record, RecordRule, Write,
+    ApplyError, Command, Committed, Definition, Entry, NewId, Operation, Options, Outcome, Partition, Record,
+    RecordRule, TrustLevel, Value, Write,
 };
+use gapless_store::{Batch, Offset, Store, Synced};
 use gapless_types::{
     IdempotencyKey, LogIndex, Name, NamespaceId, PartitionId, PartitionIndex, PartitionOffset, WorkspaceId,
 };
 
+const DIRECTORY: &str = "partition";
 const ID: PartitionId = PartitionId { namespace: NamespaceId::new(1), index: PartitionIndex::new(0) };
 
 pub(crate) struct World {
@@ -27,7 +31,13 @@ pub(crate) struct World {
 impl World {
     /// One namespace, one partition.
     pub(crate) fn new() -> Result<Self> {
+        Self::with_trust_level(TrustLevel::CheckAll)
+    }
+
+    /// The same at a trust level.
+    pub(crate) fn with_trust_level(trust_level: TrustLevel) -> Result<Self> {
         let mut definition = Definition::new(Name::new("vectors")?, NonZeroU16::MIN);
+        definition.trust_level = trust_level;
         definition.records.insert(Name::new("settings")?, RecordRule { singleton: true });
         let mut command = Vec::new();
         Command::encode_definition(&definition, &mut command);
@@ -55,7 +65,7 @@ impl World {
             // What a killed process had written stays; nothing of it is synced.
             partition.flush()?;
         }
-        let (partition, _) = Partition::open(&self.io, "partition", ID, &self.options)?;
+        let (partition, _) = Partition::open(&self.io, DIRECTORY, ID, &self.options)?;
         self.partition = Some(partition);
         let commands = std::mem::take(&mut self.commands);
         for command in commands {
@@ -93,6 +103,49 @@ impl World {
     pub(crate) fn next_id(&mut self, workspace: u64) -> Result<u64> {
         let committed = self.commit(workspace, vec![create(NewId::Raw(1), "order", None)])?;
         Ok(committed.record_ids.first().context("it created a record")?.1.get())
+    }
+
+    /// Outcomes so far.
+    pub(crate) fn outcomes(&self) -> u64 {
+        self.commands.len() as u64
+    }
+
+    /// Puts a value into the store behind the partition's back.
+    pub(crate) fn plant(&mut self, entry: Entry, value: &[u8]) -> Result<()> {
+        let mut partition = self.partition.take().context("it is open")?;
+        partition.checkpoint()?;
+        let offset = Offset::new(self.outcomes());
+        partition.close()?;
+        let dir = Path::new(DIRECTORY).join("store");
+        let (mut store, _) = Store::open(self.io.clone(), dir, self.options.store, &self.options.budget)?;
+        let mut batch = Batch::new();
+        batch.put(&entry.key(ID), value)?;
+        store.apply(&batch)?;
+        store.checkpoint(offset, Synced::by_a_sync_up_to(offset))?;
+        drop(store);
+        self.restart()
+    }
+
+    /// Creates a record; whether that was written or stopped by a violation.
+    pub(crate) fn create_once(&mut self, workspace: u64) -> Result<bool> {
+        self.written(workspace, vec![create(NewId::Raw(1), "order", None)])
+    }
+
+    /// Updates a record; whether that was written or stopped by a violation.
+    pub(crate) fn update_once(&mut self, workspace: u64, record: u64) -> Result<bool> {
+        let fields = vec![("changed", Value::Boolean(true))];
+        self.written(workspace, vec![Operation::UpdateRecord { record, fields, active: None }])
+    }
+
+    fn written(&mut self, workspace: u64, operations: Vec<Operation<'_>>) -> Result<bool> {
+        match self.write(workspace, operations) {
+            Ok(Outcome::Committed(_)) => Ok(true),
+            Ok(other) => bail!("it should have been committed: {other:?}"),
+            Err(error) => match error.downcast_ref::<ApplyError>() {
+                Some(ApplyError::Stopped(fault)) if fault.is_quarantine() => Ok(false),
+                _ => Err(error),
+            },
+        }
     }
 
     /// Imports a record with its id. One that exists, or that no user may have, is refused and moves nothing.

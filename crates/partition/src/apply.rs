@@ -6,13 +6,18 @@
 //!   that is not the log's.
 //! - LOG-1: state changes only behind the outcome that says so in the partition log.
 
+use std::borrow::Cow;
+
 use gapless_sequencer::{Sequencer, StartError, Transaction};
-use gapless_types::{ClientSequence, IdempotencyKey, PartitionId, WorkspaceId, WorkspaceKind};
+use gapless_types::{
+    ClientSequence, IdempotencyKey, PartitionId, PartitionOffset, WorkspaceId, WorkspaceKind,
+};
 
 use crate::command::{Command, Record};
 use crate::conditions::{self, Demand, Facts};
 use crate::definition::Definition;
 use crate::error::{ApplyError, Fault};
+use crate::idempotency::{self, Recalled, Request};
 use crate::numbers::{self, Numbers};
 use crate::outcome::{
     Committed, Header, Outcome, OutcomeKind, Refusal, RefusalCode, RequestDigest, TransactionId,
@@ -21,8 +26,9 @@ use crate::partition::Partition;
 use crate::recent::Recent;
 use crate::rows;
 use crate::schema::{Kind, NO_KIND, Schema, WORKSPACE_OFFSET};
-use crate::state::{self, Reads, put_schema};
+use crate::state::{Context, Reads, put_schema};
 use crate::stop::Stop;
+use crate::stored::StoredOutcome;
 use crate::stored_numbers::StoredNumbers;
 use crate::write::Write;
 
@@ -41,7 +47,13 @@ impl Partition {
         }
         self.check_running()?;
         let outcome = self.decide(record);
-        outcome.map_err(|fault| ApplyError::Stopped(self.stop(fault)))
+        outcome.map_err(|fault| {
+            if fault.is_quarantine() {
+                // What was applied before stays readable.
+                let _ = self.hand_over().and_then(|()| self.flush_numbers());
+            }
+            ApplyError::Stopped(self.stop(fault))
+        })
     }
 
     fn decide(&mut self, record: &Record<'_>) -> Result<Outcome, Fault> {
@@ -68,12 +80,13 @@ impl Partition {
         };
         self.make_ready()?;
         let place = Place::of(&write, self.schema.as_deref(), self.id, &self.recent, &self.store)?;
+        let context = Context { partition: self.id, schema: self.schema.as_deref(), store: &self.store };
         let mut transaction = begin(&mut self.sequencer, place.kind_id(), write.workspace)?;
         let entry =
             Entry { record, time, key: Some(key), digest, write: Some(&write), kind: place.kind_id() };
 
         // a. Idempotency decides.
-        let decision = recall(&write, key, &digest)
+        let decision = recall(&context, time, &entry.request(key))
             // b. Conditions.
             .and_then(|()| place.check(&write, self.id, time, &mut transaction, &self.store))
             // c. Numbers.
@@ -81,30 +94,34 @@ impl Partition {
                 let last = last_sequence(self.id, &write, &self.recent, &self.store)?;
                 numbers::take(&mut transaction, demand, last)
             });
-        match decision {
-            Ok(numbers) => {
-                let header = entry.event(&numbers);
-                // d. The event.
-                self.pending.push(&self.log, &header, bytes)?;
-                transaction.flush();
-                // e. State.
-                state::change(self.id, &header, &write, &self.store, &mut self.batch)?;
-                self.change_state(record, time)?;
-                if let Some(kind) = header.workspace_kind {
+        let verdict = Verdict::of(decision)?;
+        let header = entry.header(&verdict);
+        let body = verdict.body(bytes);
+        context.rows_of(&header, verdict.event().map(|_| &write), &mut self.batch)?;
+        // d. The outcome.
+        self.pending.push(&self.log, &header, &body)?;
+        transaction.flush();
+        // e. State.
+        self.change_state(record, time)?;
+        // f. Answer.
+        self.answer(&entry, verdict)
+    }
+
+    /// What the caller is told.
+    fn answer(&mut self, entry: &Entry<'_>, verdict: Verdict) -> Result<Outcome, Fault> {
+        match verdict {
+            Verdict::Commit(numbers) => {
+                if let (Some(kind), Some(write)) = (entry.kind, entry.write) {
                     self.recent.learn(write.workspace, kind, write.client, numbers.client_sequence);
                 }
-                // f. Outcome.
                 Ok(Outcome::Committed(entry.committed(self.id, numbers)))
             }
-            Err(Stop::Refused(refusal)) => {
-                let mut body = Vec::new();
-                refusal.encode(&mut body);
-                self.pending.push(&self.log, &entry.without_numbers(OutcomeKind::Refusal), &body)?;
-                transaction.flush();
-                self.change_state(record, time)?;
-                Ok(Outcome::Refused(*refusal))
+            Verdict::Refuse(refusal) | Verdict::RefuseReuse(refusal) => Ok(Outcome::Refused(*refusal)),
+            Verdict::Repeat(first_offset) => {
+                self.pending.hand_over(&self.log)?;
+                let first = StoredOutcome::read(&self.log, first_offset)?.outcome(self.id, &self.log)?;
+                Ok(Outcome::Duplicate { first_offset, first: Box::new(first) })
             }
-            Err(Stop::Fault(fault)) => Err(fault),
         }
     }
 
@@ -158,8 +175,11 @@ impl Partition {
         body: &[u8],
     ) -> Result<(), Fault> {
         self.make_ready()?;
+        let header = entry.without_numbers(kind);
+        let context = Context { partition: self.id, schema: self.schema.as_deref(), store: &self.store };
+        context.rows_of(&header, None, &mut self.batch)?;
         let transaction = begin(&mut self.sequencer, None, WorkspaceId::NAMESPACE)?;
-        self.pending.push(&self.log, &entry.without_numbers(kind), body)?;
+        self.pending.push(&self.log, &header, body)?;
         transaction.flush();
         self.change_state(entry.record, entry.time)
     }
@@ -170,9 +190,58 @@ impl Partition {
     }
 }
 
-/// Step a. The idempotency window is not built yet: every key is a new one.
-fn recall(_write: &Write<'_>, _key: IdempotencyKey, _digest: &RequestDigest) -> Result<(), Stop> {
-    Ok(())
+/// Step a.
+fn recall(context: &Context<'_>, time: u64, request: &Request<'_>) -> Result<(), Stop> {
+    match idempotency::recall(&context.store.lock(), &context.rule(), time, request)? {
+        Recalled::New => Ok(()),
+        Recalled::Decided(row) => Err(Stop::Decided(row.offset)),
+        Recalled::Reused(row) => {
+            let message =
+                format!("the idempotency key was used for another request, at offset {}", row.offset);
+            Err(Stop::Reused(Box::new(Refusal::new(RefusalCode::IdempotencyKeyReused, message))))
+        }
+    }
+}
+
+/// What becomes of a write.
+enum Verdict {
+    Commit(Numbers),
+    Refuse(Box<Refusal>),
+    RefuseReuse(Box<Refusal>),
+    /// What became of it before, at this offset.
+    Repeat(PartitionOffset),
+}
+
+impl Verdict {
+    fn of(decision: Result<Numbers, Stop>) -> Result<Self, Fault> {
+        match decision {
+            Ok(numbers) => Ok(Verdict::Commit(numbers)),
+            Err(Stop::Refused(refusal)) => Ok(Verdict::Refuse(refusal)),
+            Err(Stop::Reused(refusal)) => Ok(Verdict::RefuseReuse(refusal)),
+            Err(Stop::Decided(offset)) => Ok(Verdict::Repeat(offset)),
+            Err(Stop::Fault(fault)) => Err(fault),
+        }
+    }
+
+    fn event(&self) -> Option<&Numbers> {
+        match self {
+            Verdict::Commit(numbers) => Some(numbers),
+            Verdict::Refuse(_) | Verdict::RefuseReuse(_) | Verdict::Repeat(_) => None,
+        }
+    }
+
+    /// What stands behind the header in the partition log: the write itself, why it was refused, or where it was decided.
+    fn body<'a>(&self, write: &'a [u8]) -> Cow<'a, [u8]> {
+        match self {
+            Verdict::Commit(_) => Cow::Borrowed(write),
+            Verdict::Refuse(refusal) | Verdict::RefuseReuse(refusal) => {
+                let mut body = Vec::new();
+                refusal.encode(&mut body);
+                Cow::Owned(body)
+            }
+            Verdict::Repeat(offset) => Cow::Owned(offset.get().to_le_bytes().to_vec()),
+        }
+    }
 }
 
 /// The bytes that the digest of a command covers; of one that cannot be taken apart, all of it.
@@ -314,6 +383,24 @@ impl<'a> Entry<'a> {
             client: self.write.map_or("", |write| client_of(write)),
             record_ids: Vec::new(),
             numbers: Vec::new(),
+        }
+    }
+
+    fn header(&self, verdict: &Verdict) -> Header<'a> {
+        match verdict {
+            Verdict::Commit(numbers) => self.event(numbers),
+            Verdict::Refuse(_) => self.without_numbers(OutcomeKind::Refusal),
+            Verdict::RefuseReuse(_) => self.without_numbers(OutcomeKind::KeyReuse),
+            Verdict::Repeat(_) => self.without_numbers(OutcomeKind::Duplicate),
+        }
+    }
+
+    fn request(&self, key: IdempotencyKey) -> Request<'_> {
+        Request {
+            workspace: self.write.map_or(WorkspaceId::NAMESPACE, |write| write.workspace),
+            client: self.write.map_or("", |write| write.client),
+            key,
+            digest: &self.digest,
         }
     }
 

@@ -8,6 +8,7 @@ use gapless_types::PartitionOffset;
 use thiserror::Error;
 
 use crate::codec::Malformed;
+use crate::trust::SequenceViolation;
 
 /// What the world did. The partition stops with it and changes nothing any more; reopened, it reads its tail and continues.
 #[derive(Clone, Debug, Error)]
@@ -38,6 +39,9 @@ pub enum Fault {
         /// What is wrong.
         malformed: Malformed,
     },
+    /// The store has something where nothing should be yet: the partition is quarantined on this node.
+    #[error(transparent)]
+    Violation(Box<SequenceViolation>),
     /// A record of the partition log that contradicts itself.
     #[error("the partition log holds {0}")]
     Log(&'static str),
@@ -50,6 +54,11 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Whether the partition is quarantined: it can be read as it is, and nothing is applied until somebody repaired it.
+    pub fn is_quarantine(&self) -> bool {
+        matches!(self, Fault::Violation(_))
+    }
+
     /// Whether the store itself is damaged, so that it has to be discarded and rebuilt from the partition log.
     pub fn is_store_damage(&self) -> bool {
         matches!(self, Fault::StoreRead(StoreReadError::Damaged(_)) | Fault::Row(_))

@@ -24,7 +24,7 @@ use crate::recent::Recent;
 use crate::rows;
 use crate::schema::{NO_KIND, RECORD_ID, Schema, WORKSPACE_OFFSET};
 use crate::shared_store::SharedStore;
-use crate::state::{self, Reads, put_schema};
+use crate::state::{Context, Reads, put_schema};
 use crate::stored::StoredOutcome;
 use crate::stored_numbers::StoredNumbers;
 use crate::tail::read_tail;
@@ -222,7 +222,13 @@ impl Partition {
         let mut redefined = false;
         read_tail(&log, Position::new(checkpoint + 1), |header, body| {
             redefined |= header.kind == OutcomeKind::Definition;
-            self.fold_one(header, body)?;
+            match self.fold_one(header, body) {
+                Err(fault) if fault.is_quarantine() => {
+                    self.stop(fault);
+                    return Ok(ControlFlow::Break(()));
+                }
+                other => other?,
+            }
             folded += 1;
             if self.store.lock().wants_checkpoint() {
                 // Only memory is short: what cannot be written now is tried again when it is full.
@@ -237,12 +243,14 @@ impl Partition {
             self.open_sequencer()?;
         }
         self.make_ready()?;
-        let next = self.sequencer.next_offset();
-        assert_eq!(
-            next,
-            Some(self.next_offset()),
-            "NUM-1: the sequencer goes on where the partition log ends"
-        );
+        if self.stopped.is_none() {
+            let next = self.sequencer.next_offset();
+            assert_eq!(
+                next,
+                Some(self.next_offset()),
+                "NUM-1: the sequencer goes on where the partition log ends"
+            );
+        }
         Ok(folded)
     }
 
@@ -250,11 +258,13 @@ impl Partition {
     fn fold_one(&mut self, header: &Header<'_>, body: &[u8]) -> Result<(), Fault> {
         let malformed = |malformed: Malformed| Fault::Record { offset: header.partition_offset, malformed };
         self.batch.clear();
+        let write = match header.kind {
+            OutcomeKind::Event => Some(Write::decode(body).map_err(malformed)?),
+            _ => None,
+        };
+        let context = Context { partition: self.id, schema: self.schema.as_deref(), store: &self.store };
+        context.rows_of(header, write.as_ref(), &mut self.batch)?;
         match header.kind {
-            OutcomeKind::Event => {
-                let write = Write::decode(body).map_err(malformed)?;
-                state::change(self.id, header, &write, &self.store, &mut self.batch)?;
-            }
             OutcomeKind::Definition => {
                 let definition = Definition::decode(body).map_err(malformed)?;
                 let schema = match &self.schema {
@@ -265,11 +275,13 @@ impl Partition {
                 put_schema(self.id, &schema, &mut self.batch)?;
                 self.schema = Some(Arc::new(schema));
             }
-            OutcomeKind::Refusal | OutcomeKind::Duplicate | OutcomeKind::DefinitionRefusal => {}
+            OutcomeKind::Event
+            | OutcomeKind::Refusal
+            | OutcomeKind::Duplicate
+            | OutcomeKind::KeyReuse
+            | OutcomeKind::DefinitionRefusal => {}
         }
-        if !self.batch.is_empty() {
-            self.apply_batch()?;
-        }
+        self.apply_batch()?;
         self.move_to(header);
         Ok(())
     }

@@ -21,6 +21,13 @@ pub enum Outcome {
     Committed(Committed),
     /// It was refused. That is as durable as a success, and consumed nothing.
     Refused(Refusal),
+    /// It had been decided before: nothing was done, and this is the first outcome.
+    Duplicate {
+        /// Where that stands in the partition log.
+        first_offset: PartitionOffset,
+        /// The outcome itself, as it was given then.
+        first: Box<Outcome>,
+    },
     /// The namespace is defined like this from now on.
     Defined,
     /// The definition was refused, for these reasons.

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use gapless_log::Log;
 use gapless_sequencer::{CacheBudget, Sequencer};
-use gapless_store::{ApplyError as StoreApplyError, Batch, CheckpointError, Maintained, Offset, Synced};
+use gapless_store::{
+    ApplyError as StoreApplyError, Batch, CheckpointError, Maintained, Offset, Space, Synced,
+};
 use gapless_types::{LogIndex, PartitionId, PartitionOffset, Position};
 use sha2::{Digest, Sha256};
 
@@ -112,9 +114,11 @@ impl Partition {
     /// # Errors
     /// If the partition has stopped.
     pub fn view(&mut self) -> Result<View, ApplyError> {
-        self.check_running()?;
-        self.hand_over()?;
-        self.flush_numbers().map_err(|fault| self.stop(fault))?;
+        // A quarantined partition has handed over everything, and can be read as it is.
+        if !self.stopped.as_ref().is_some_and(Fault::is_quarantine) {
+            self.hand_over()?;
+            self.flush_numbers().map_err(|fault| self.stop(fault))?;
+        }
         let snapshot = self.store.lock().snapshot();
         Ok(View::new(self.id, self.log.clone(), snapshot, self.schema.clone(), self.applied, self.time))
     }
@@ -127,7 +131,10 @@ impl Partition {
         let view = self.view()?;
         let mut hash = Sha256::new();
         for row in view.rows() {
-            let (_, key, value) = row.map_err(|error| self.stop(error.into()))?;
+            let (space, key, value) = row.map_err(|error| self.stop(error.into()))?;
+            if let Space::Bucket(bucket) = space {
+                hash.update(bucket.0.to_le_bytes());
+            }
             hash.update((key.len() as u64).to_le_bytes());
             hash.update(&key);
             hash.update((value.len() as u64).to_le_bytes());
@@ -158,6 +165,11 @@ impl Partition {
     pub(crate) fn hand_over(&mut self) -> Result<(), Fault> {
         self.check_running()?;
         self.pending.hand_over(&self.log).map_err(|error| self.stop(error.into()))
+    }
+
+    /// Idempotency keys that are known, for whoever admits writes: expired ones may be among them.
+    pub fn known_keys(&self) -> u64 {
+        self.store.lock().buckets().map(|(_, rows)| rows).sum()
     }
 
     /// Whether a checkpoint should be made soon.
@@ -301,7 +313,7 @@ impl Partition {
         if !same {
             return Err(ApplyError::Diverged { offset: record.offset });
         }
-        Ok(Some(stored.outcome(self.id)?))
+        Ok(Some(stored.outcome(self.id, &self.log)?))
     }
 
     pub(crate) fn check_running(&self) -> Result<(), Fault> {

@@ -10,15 +10,18 @@
 //!  6  namespace, workspace, record id                  -> record
 //!  7  namespace, workspace, key                        -> entity
 //!  8  namespace, workspace, client id                  -> last client sequence
+//!  9  namespace, partition, partition offset           -> which record that outcome is of
 //! ```
 //! Keys are big-endian, so that the order of bytes is the order of numbers; values are little-endian. The first byte tells
-//! the kind. A row that does not have its form was not written by this program: a fault, never a guess.
+//! the kind. Idempotency rows lie in buckets of their own. A row that does not have its form was not written by this program: a fault, never a guess.
 
 pub(crate) mod client;
 pub(crate) mod entity;
+pub(crate) mod idempotency;
 pub(crate) mod index;
 pub(crate) mod number;
 pub(crate) mod offset;
+pub(crate) mod outcome;
 pub(crate) mod record;
 pub(crate) mod schema;
 pub(crate) mod version;

@@ -9,12 +9,16 @@ use bytes::Bytes;
 use gapless_store::Batch;
 use gapless_types::{PartitionId, RecordId};
 
+use crate::definition::{IdempotencyRule, TrustLevel};
 use crate::error::Fault;
+use crate::idempotency;
 use crate::outcome::Header;
 use crate::rows;
 use crate::rows::entity::EntityRow;
 use crate::rows::record::RecordRow;
 use crate::schema::Schema;
+use crate::shared_store::SharedStore;
+use crate::trust::{self, Entry};
 use crate::write::{NewId, Operation, Value, Write};
 
 /// Rows as they are before an outcome.
@@ -30,21 +34,60 @@ pub(crate) fn put_schema(partition: PartitionId, schema: &Schema, batch: &mut Ba
     Ok(batch.put(&rows::schema::key(partition.namespace), &value)?)
 }
 
+/// What rows depend on besides the outcome.
+pub(crate) struct Context<'a> {
+    pub(crate) partition: PartitionId,
+    /// As it is before the outcome.
+    pub(crate) schema: Option<&'a Schema>,
+    pub(crate) store: &'a SharedStore,
+}
+
+impl Context<'_> {
+    fn level(&self) -> TrustLevel {
+        self.schema.map_or(TrustLevel::default(), |schema| schema.definition().trust_level)
+    }
+
+    /// For how long keys are known.
+    pub(crate) fn rule(&self) -> IdempotencyRule {
+        self.schema.map_or(IdempotencyRule::default(), |schema| schema.definition().idempotency)
+    }
+
+    /// Puts all rows of an outcome into a batch: that it exists, what an event changes, and that its key is decided.
+    pub(crate) fn rows_of(
+        &self,
+        header: &Header<'_>,
+        write: Option<&Write<'_>>,
+        batch: &mut Batch,
+    ) -> Result<(), Fault> {
+        let entry = Entry::Outcome(header.partition_offset);
+        let value = rows::outcome::value(header.log_index, &header.digest);
+        trust::check(self.partition, self.level(), entry, &value, self.store)?;
+        batch.put(&rows::outcome::key(self.partition, header.partition_offset), &value)?;
+        if let Some(write) = write {
+            change(self, header, write, batch)?;
+        }
+        let rule = self.rule();
+        idempotency::remember(&self.store.lock(), &rule, header, batch)
+    }
+}
+
 /// Puts the rows of an event into a batch.
-pub(crate) fn change(
-    partition: PartitionId,
+fn change(
+    context: &Context<'_>,
     header: &Header<'_>,
     write: &Write<'_>,
-    reads: &impl Reads,
     batch: &mut Batch,
 ) -> Result<(), Fault> {
+    let (partition, reads) = (context.partition, context.store);
     let (Some(offset), Some(sequence)) = (header.workspace_offset, header.client_sequence) else {
         return Err(Fault::Log("an event without its numbers"));
     };
     let (namespace, workspace) = (partition.namespace, header.workspace);
     let mut key = Vec::new();
     let index = rows::index::key(namespace, workspace, offset.get());
-    batch.put(&index, &rows::index::value(header.partition_offset))?;
+    let place = rows::index::value(header.partition_offset);
+    trust::check(partition, context.level(), Entry::Event(workspace, offset.get()), &place, reads)?;
+    batch.put(&index, &place)?;
     rows::client::key(namespace, workspace, header.client, &mut key);
     batch.put(&key, &rows::client::value(sequence))?;
     if let (1, Some(kind)) = (offset.get(), header.workspace_kind) {
@@ -71,17 +114,17 @@ pub(crate) fn change(
             | Operation::NextNumber { .. } => {}
         }
     }
-    change_records(partition, header, write, reads, batch)
+    change_records(context, header, write, batch)
 }
 
 /// Puts the records that a write creates or updates into a batch, each once, as they are at its end.
 fn change_records(
-    partition: PartitionId,
+    context: &Context<'_>,
     header: &Header<'_>,
     write: &Write<'_>,
-    reads: &impl Reads,
     batch: &mut Batch,
 ) -> Result<(), Fault> {
+    let (partition, reads) = (context.partition, context.store);
     let ids = Ids(header.record_ids.iter().copied().collect());
     let offset = header.workspace_offset.map_or(0, |offset| offset.get());
     let mut stored: BTreeMap<u64, Bytes> = BTreeMap::new();
@@ -129,6 +172,9 @@ fn change_records(
     for (id, row) in &changed {
         value.clear();
         row.encode(&mut value);
+        if row.created == offset {
+            trust::check(partition, context.level(), Entry::Record(header.workspace, *id), &value, reads)?;
+        }
         batch.put(&rows::record::key(partition.namespace, header.workspace, *id), &value)?;
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! Why a step of apply does not go on: the write is refused, which is an outcome, or the world failed, which is none.
 
+use gapless_types::PartitionOffset;
+
 use crate::codec::Malformed;
 use crate::error::Fault;
 use crate::outcome::Refusal;
@@ -9,6 +11,10 @@ use crate::outcome::Refusal;
 pub(crate) enum Stop {
     /// The write is refused.
     Refused(Box<Refusal>),
+    /// The write was decided before, at this offset.
+    Decided(PartitionOffset),
+    /// The key of the write was used for another one.
+    Reused(Box<Refusal>),
     /// The partition stops.
     Fault(Fault),
 }

@@ -55,14 +55,21 @@ impl StoredOutcome {
     }
 
     /// The outcome as it was given when the record was applied.
-    ///
-    /// # Errors
-    /// If the body does not fit the header.
-    pub fn outcome(&self, partition: PartitionId) -> Result<Outcome, Fault> {
+    pub(crate) fn outcome(&self, partition: PartitionId, log: &Log) -> Result<Outcome, Fault> {
         let (header, body) = self.parts();
         match header.kind {
             OutcomeKind::Event => self.committed(partition, &header).map(Outcome::Committed),
-            OutcomeKind::Refusal | OutcomeKind::Duplicate => {
+            OutcomeKind::Duplicate => {
+                let malformed = Malformed { what: "offset", at: 0 };
+                let offset = body.try_into().map(u64::from_le_bytes).ok().and_then(PartitionOffset::new);
+                let first_offset = offset.ok_or_else(|| self.malformed(malformed))?;
+                let first = StoredOutcome::read(log, first_offset)?;
+                if !matches!(first.header().kind, OutcomeKind::Event | OutcomeKind::Refusal) {
+                    return Err(Fault::Log("a duplicate of something that decided nothing"));
+                }
+                Ok(Outcome::Duplicate { first_offset, first: Box::new(first.outcome(partition, log)?) })
+            }
+            OutcomeKind::Refusal | OutcomeKind::KeyReuse => {
                 let refusal = Refusal::decode(body).map_err(|malformed| self.malformed(malformed))?;
                 Ok(Outcome::Refused(refusal))
             }

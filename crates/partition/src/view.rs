@@ -16,6 +16,7 @@ use gapless_types::{
 };
 
 use crate::error::Fault;
+use crate::outcome::Outcome;
 use crate::rows;
 use crate::rows::entity::EntityRow;
 use crate::rows::record::RecordRow;
@@ -144,6 +145,14 @@ impl View {
             };
         }
         Ok(found)
+    }
+
+    /// An outcome as it was given when its record was applied.
+    ///
+    /// # Errors
+    /// If it contradicts itself, or the outcome that a duplicate is of cannot be read from the log.
+    pub fn outcome(&self, stored: &StoredOutcome) -> Result<Outcome, Fault> {
+        stored.outcome(self.partition, &self.log)
     }
 
     /// Events of a workspace from `from` on, at most `limit`, upwards or downwards.

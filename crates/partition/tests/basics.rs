@@ -277,3 +277,12 @@ fn a_checkpoint_shortens_what_is_folded_and_changes_nothing() {
     assert!(opened.folded <= 1, "{opened:?}");
     assert_eq!(bench.digest(), after);
 }
+
+#[test]
+fn an_outcome_changes_its_own_rows_and_not_those_of_earlier_ones_again() {
+    let mut bench = Bench::new();
+    // More rows than one batch of the store can hold.
+    for round in 0..9000 {
+        assert_eq!(bench.commit(&event(1)).workspace_offset.get(), round + 1);
+    }
+}

@@ -20,18 +20,13 @@ use gapless_partition::{Outcome, RefusalCode, View};
 use gapless_sequencer::CacheBudget;
 use gapless_store::{Direction, Store};
 use gapless_types::{PartitionOffset, RecordId, WorkspaceId, WorkspaceOffset};
-use harness::{Bench, DIR, ID, define_command, options, write_command};
+use harness::{Bench, DIR, define_command, options, write_command};
 use ledger::{Expected, Held, Ledger, No, Row, Space};
 use plan::{CLIENTS, KEYS, Step, steps};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, FileFailurePersistence};
 
 proptest! {
-    #![proptest_config(Config {
-        cases: 300,
-        failure_persistence: Some(Box::new(FileFailurePersistence::Off)),
-        ..Config::default()
-    })]
+    #![proptest_config(ProptestConfig { cases: 768, ..ProptestConfig::default() })]
 
     #[test]
     fn the_model_predicts_every_outcome_and_everything_that_can_be_read(
@@ -87,7 +82,7 @@ impl Life {
                 match outcome {
                     Outcome::Defined => assert!(taken, "{definition:?}"),
                     Outcome::DefinitionRefused(reasons) => {
-                        assert!(!taken && !reasons.is_empty(), "{reasons:?}")
+                        assert!(!taken && !reasons.is_empty(), "{reasons:?}");
                     }
                     other => panic!("{other:?}"),
                 }
@@ -131,7 +126,7 @@ impl Life {
         assert_eq!(view.applied().map_or(0, PartitionOffset::get), self.ledger.offset);
         assert_eq!(view.time(), self.ledger.time);
         let stored = view.outcomes(PartitionOffset::FIRST, usize::MAX, Direction::Forward).unwrap();
-        let stored: Vec<_> = stored.iter().map(|stored| stored.outcome(ID).unwrap()).collect();
+        let stored: Vec<_> = stored.iter().map(|stored| view.outcome(stored).unwrap()).collect();
         assert_eq!(stored, self.outcomes);
         let ids = view.workspaces(None, 100).unwrap().into_iter().map(|found| found.id.get());
         assert_eq!(ids.collect::<Vec<_>>(), self.ledger.workspaces.keys().copied().collect::<Vec<_>>());

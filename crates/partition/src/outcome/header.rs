@@ -36,8 +36,10 @@ pub enum OutcomeKind {
     Event,
     /// A write that was refused.
     Refusal,
-    /// A write that had been decided before.
+    /// A write that had been decided before; the body is the partition offset (8) of that.
     Duplicate,
+    /// A write whose key had been used for another one.
+    KeyReuse,
     /// A definition of the namespace.
     Definition,
     /// A definition that was refused.
@@ -156,7 +158,9 @@ impl<'a> Header<'a> {
         let key = IdempotencyKey::new(take.array("header")?).ok();
         let digest = RequestDigest::from_bytes(take.array("header")?);
         let [ids, numbers, client] = [take.u16("header")?, take.u16("header")?, take.u16("header")?];
-        take.u16("header")?;
+        if take.u16("header")? != 0 {
+            return Err(malformed);
+        }
         let client =
             std::str::from_utf8(take.bytes(usize::from(client), "header")?).map_err(|_| malformed)?;
         let record_ids = (0..ids)
@@ -195,6 +199,7 @@ fn code(kind: OutcomeKind) -> u8 {
         OutcomeKind::Duplicate => 3,
         OutcomeKind::Definition => 4,
         OutcomeKind::DefinitionRefusal => 5,
+        OutcomeKind::KeyReuse => 6,
     }
 }
 
@@ -205,6 +210,7 @@ fn kind(code: u8) -> Option<OutcomeKind> {
         3 => OutcomeKind::Duplicate,
         4 => OutcomeKind::Definition,
         5 => OutcomeKind::DefinitionRefusal,
+        6 => OutcomeKind::KeyReuse,
         _ => return None,
     })
 }

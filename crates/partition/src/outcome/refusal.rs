@@ -94,6 +94,9 @@ impl Refusal {
             return Err(malformed);
         }
         let operation = take.u16("refusal")?;
+        if presence & IN_OPERATION == 0 && operation != 0 {
+            return Err(malformed);
+        }
         let refusal = Self {
             code,
             operation: (presence & IN_OPERATION != 0).then_some(operation),

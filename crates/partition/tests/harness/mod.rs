@@ -11,7 +11,7 @@ use gapless_log::Drive;
 use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
 use gapless_partition::{
-    Command, Committed, Definition, Opened, Options, Outcome, Partition, Record, Refusal, Write,
+    ApplyError, Command, Committed, Definition, Opened, Options, Outcome, Partition, Record, Refusal, Write,
 };
 use gapless_types::{
     IdempotencyKey, LogIndex, Name, NamespaceId, PartitionId, PartitionIndex, PartitionOffset, WorkspaceId,
@@ -147,6 +147,23 @@ impl Bench {
     pub(crate) fn close_and_open(&mut self) -> Opened {
         self.partition.take().unwrap().close().unwrap();
         self.open()
+    }
+
+    /// Applies a command that may fail; then it is not part of the replicated log.
+    pub(crate) fn try_apply(&mut self, command: &[u8]) -> Result<Outcome, ApplyError> {
+        let record = record(self.commands.len() as u64, self.time, command);
+        let outcome = self.partition().apply(&record)?;
+        self.commands.push((self.time, command.to_vec()));
+        Ok(outcome)
+    }
+
+    /// Loses the store: what it held is folded from the log.
+    pub(crate) fn lose_store(&mut self) {
+        // A quarantined partition has nothing to flush.
+        let _ = self.partition().flush();
+        self.stop();
+        Partition::rebuild(&self.io, DIR).unwrap();
+        self.restart();
     }
 
     /// Applies what the partition has not got yet.

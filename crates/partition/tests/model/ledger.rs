@@ -155,7 +155,7 @@ impl Ledger {
     pub(crate) fn write(&mut self, write: &Write<'static>) -> Expected {
         let id = write.workspace.get();
         let Some(definition) = &self.definition else { return no(RefusalCode::WrongKind) };
-        if id % u64::from(definition.partitions.get()) != 0 {
+        if !id.is_multiple_of(u64::from(definition.partitions.get())) {
             return no(RefusalCode::Malformed);
         }
         if !self.kinds.contains_key(write.kind) {

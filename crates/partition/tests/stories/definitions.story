@@ -336,3 +336,36 @@ write ws=1
 ----
 committed 5: workspace offset 2, client sequence 2, log index 14, time 1000
   record 1 is 200001
+
+story: A hundred reasons are enough.
+define shop
+sequences default 150
+----
+defined
+
+define shop
+kind default
+----
+definition refused for 100 reasons
+
+story: A schema that no row could hold is refused.
+define shop
+sequences a 65000
+sequences b 65000
+sequences c 65000
+sequences d 65000
+----
+definition refused
+  with the ids of all names it has 8840127 bytes; the most are 8388608
+
+define shop
+sequences a 65000
+sequences b 65000
+----
+defined
+
+write ws=1 kind=b
+ number s64999
+----
+committed 3: workspace offset 1, client sequence 1, log index 12, time 1000
+  s64999 1

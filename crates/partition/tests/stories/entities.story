@@ -407,6 +407,7 @@ defined
 
 write ws=1
  set a value=1
+ set a+ value=0
  set a/1 value=2 expires=1
  set a/2 value=3
  set a/3 value=4
@@ -424,6 +425,7 @@ committed 3: workspace offset 1, client sequence 1, log index 12, time 1000
 entities 1
 ----
 a = 1 version 1
+a+ = 0 version 1
 a/2 = 3 version 1
 a/3 = 4 version 1
 b = 5 version 1
@@ -454,8 +456,8 @@ nothing
 
 entities 1 after=a limit=2
 ----
+a+ = 0 version 1
 a/2 = 3 version 1
-a/3 = 4 version 1
 
 entities 1 prefix=%ff
 ----

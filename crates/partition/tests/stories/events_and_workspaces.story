@@ -92,6 +92,10 @@ outcomes from=4 limit=2 down
 4 Refusal, workspace 1 of kind 1, bob, log index 13, time 1000
 3 Event, workspace 2 of kind 1 at 1, ann at 1, log index 12, time 1000
 
+outcomes limit=1 down
+----
+6 Event, workspace 1 of kind 1 at 3, ann at 2, log index 15, time 1000
+
 outcomes limit=2
 ----
 1 Definition, workspace 0, no key, log index 10, time 1000
@@ -450,11 +454,12 @@ error: the next record has offset 6, not 7
 
 apply 6 of=2
 ----
-committed 6: workspace offset 2, client sequence 2, log index 15, time 1000
-  record 1 is 200002
-  invoice 2
-  credit 5001
+duplicate of 2, which was
+  committed 2: workspace offset 1, client sequence 1, log index 11, time 1000
+    record 1 is 200001
+    invoice 1
+    credit 5000
 
 write ws=1
 ----
-committed 7: workspace offset 3, client sequence 3, log index 16, time 1000
+committed 7: workspace offset 2, client sequence 2, log index 16, time 1000

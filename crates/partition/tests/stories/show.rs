@@ -17,6 +17,12 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 pub(crate) fn outcome(outcome: &Outcome) -> String {
     match outcome {
+        Outcome::Duplicate { first_offset, first } => {
+            format!(
+                "duplicate of {first_offset}, which was\n  {}",
+                self::outcome(first).replace('\n', "\n  ")
+            )
+        }
         Outcome::Committed(event) => {
             let mut lines = format!(
                 "committed {}: workspace offset {}, client sequence {}, log index {}, time {}",
@@ -43,6 +49,9 @@ pub(crate) fn outcome(outcome: &Outcome) -> String {
         }
         Outcome::Refused(refused) => refusal(refused),
         Outcome::Defined => "defined".to_owned(),
+        Outcome::DefinitionRefused(reasons) if reasons.len() > 10 => {
+            format!("definition refused for {} reasons", reasons.len())
+        }
         Outcome::DefinitionRefused(reasons) => {
             reasons.iter().fold("definition refused".to_owned(), |lines, reason| lines + "\n  " + reason)
         }

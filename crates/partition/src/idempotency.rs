@@ -1,0 +1,119 @@
+//! Step a: whether a request was decided before. Within its window a key is decided at most once (IDEM-1).
+//!
+//! What is remembered is replicated state: rows in time buckets of the store, written with the outcome they belong to and
+//! rebuilt from headers alone. A row counts if and only if the record's time minus the row's time is less than the window, whether
+//! or not its bucket is gone: buckets are dropped whole, and only once none of their rows can count any more.
+//!
+//! ```text
+//!  bucket: its number is about the time it began                                         now
+//!  |  1000  |  2000  |  3000  | ...                                         |  9000      |
+//!  rows of 1000 are not later than 2000, so it goes when now - 2000 >= window
+//! ```
+
+use gapless_store::{Batch, BucketId, View as StoreView};
+use gapless_types::{IdempotencyKey, WorkspaceId};
+
+use crate::definition::{AtCap, IdempotencyRule};
+use crate::error::Fault;
+use crate::outcome::{Header, OutcomeKind, RequestDigest};
+use crate::rows::idempotency::{RememberedRow, key};
+
+/// A window has about this many buckets: few, because a new key is looked for in all of them.
+const BUCKETS_PER_WINDOW: u64 = 8;
+
+/// What is known of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recalled {
+    /// Nothing: it is a new one.
+    New,
+    /// It was decided, and this is where.
+    Decided(RememberedRow),
+    /// Its key was used for another request.
+    Reused(RememberedRow),
+}
+
+/// Looks a request up.
+pub(crate) fn recall(
+    store: &StoreView,
+    rule: &IdempotencyRule,
+    time: u64,
+    request: &Request<'_>,
+) -> Result<Recalled, Fault> {
+    let mut row_key = Vec::with_capacity(96);
+    key(request.workspace, request.key, request.client, &mut row_key);
+    // The newest one counts: a key that came back after its window has an older row, too.
+    let Some((_, value)) = store.find_in_buckets(&row_key)? else { return Ok(Recalled::New) };
+    let row = RememberedRow::decode(&value).map_err(Fault::Row)?;
+    Ok(if time.saturating_sub(row.time) >= rule.window_ms {
+        Recalled::New
+    } else if row.digest == *request.digest {
+        Recalled::Decided(row)
+    } else {
+        Recalled::Reused(row)
+    })
+}
+
+/// What tells one request from another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) workspace: WorkspaceId,
+    pub(crate) client: &'a str,
+    pub(crate) key: IdempotencyKey,
+    pub(crate) digest: &'a RequestDigest,
+}
+
+/// Puts an outcome that decided a key into a batch, and drops what is over. Depends on nothing but the outcome, the rule and the
+/// buckets that are there, so that applying and folding do the same.
+pub(crate) fn remember(
+    store: &StoreView,
+    rule: &IdempotencyRule,
+    header: &Header<'_>,
+    batch: &mut Batch,
+) -> Result<(), Fault> {
+    let decides = matches!(header.kind, OutcomeKind::Event | OutcomeKind::Refusal);
+    let Some(idempotency_key) = header.key.filter(|_| decides && !header.client.is_empty()) else {
+        return Ok(());
+    };
+    let buckets: Vec<(BucketId, u64)> = store.buckets().collect();
+    let current = match buckets.last() {
+        Some((newest, rows)) if !is_full(*newest, *rows, rule, header.time) => *newest,
+        Some((newest, _)) => BucketId(header.time.max(newest.0.saturating_add(1))),
+        None => BucketId(header.time),
+    };
+    for bucket in expired(&buckets, current, rule, header.time) {
+        batch.drop_bucket(bucket)?;
+    }
+    let mut row_key = Vec::with_capacity(96);
+    key(header.workspace, idempotency_key, header.client, &mut row_key);
+    let row = RememberedRow { digest: header.digest, offset: header.partition_offset, time: header.time };
+    Ok(batch.put_in(current, &row_key, &row.encode())?)
+}
+
+/// Whether a bucket takes no more: it covers its part of the window, or of the keys that may be known.
+fn is_full(bucket: BucketId, rows: u64, rule: &IdempotencyRule, time: u64) -> bool {
+    let span = (rule.window_ms / BUCKETS_PER_WINDOW).max(1);
+    let part = (rule.max_keys / BUCKETS_PER_WINDOW).max(1);
+    time >= bucket.0.saturating_add(span) || rows >= part
+}
+
+/// Buckets whose rows cannot count any more; and the oldest ones, if the namespace wants room for new keys more than old ones.
+fn expired(
+    buckets: &[(BucketId, u64)],
+    current: BucketId,
+    rule: &IdempotencyRule,
+    time: u64,
+) -> Vec<BucketId> {
+    let ends = buckets.iter().skip(1).map(|(next, _)| *next).chain([current]);
+    let closed = buckets.iter().zip(ends).filter(|((bucket, _), end)| bucket != end);
+    let mut known: u64 = buckets.iter().map(|(_, rows)| rows).sum();
+    let mut gone = Vec::new();
+    for ((bucket, rows), end) in closed {
+        let over = time.saturating_sub(end.0) >= rule.window_ms;
+        let early = rule.at_cap == AtCap::ForgetOldest && known >= rule.max_keys;
+        if over || early {
+            gone.push(*bucket);
+            known = known.saturating_sub(*rows);
+        }
+    }
+    gone
+}

@@ -1,0 +1,99 @@
+//! Trust levels: how suspicious the writing of derived state is.
+//!
+//! | level | events: offset index, workspace index | records that are created |
+//! |---|---|---|
+//! | 0 | must not exist yet | must not exist yet |
+//! | 1 | must not exist yet | written as is |
+//! | 2 | written as is | written as is |
+//!
+//! An entry that is there and different is a violation: nothing is overwritten, nothing is appended, the partition stops on this
+//! node alone. Equal content is none. Updates are never checked, and log bytes are never overwritten at any level.
+
+use std::fmt;
+
+use bytes::Bytes;
+use gapless_types::{PartitionId, PartitionOffset, WorkspaceId};
+use thiserror::Error;
+
+use crate::definition::TrustLevel;
+use crate::error::Fault;
+use crate::rows;
+use crate::state::Reads;
+
+/// An entry of the store that must be written once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Which record the outcome at a partition offset is of.
+    Outcome(PartitionOffset),
+    /// Where the event at an offset of a workspace is.
+    Event(WorkspaceId, u64),
+    /// A record of a workspace.
+    Record(WorkspaceId, u64),
+}
+
+impl Entry {
+    /// The key under which the store of a partition has it.
+    #[must_use]
+    pub fn key(&self, partition: PartitionId) -> Vec<u8> {
+        match *self {
+            Entry::Outcome(offset) => rows::outcome::key(partition, offset).to_vec(),
+            Entry::Event(workspace, offset) => {
+                rows::index::key(partition.namespace, workspace, offset).to_vec()
+            }
+            Entry::Record(workspace, id) => rows::record::key(partition.namespace, workspace, id).to_vec(),
+        }
+    }
+
+    /// Whether a level checks it.
+    fn is_checked(&self, level: TrustLevel) -> bool {
+        match self {
+            Entry::Outcome(_) | Entry::Event(..) => level <= TrustLevel::CheckEvents,
+            Entry::Record(..) => level == TrustLevel::CheckAll,
+        }
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Entry::Outcome(offset) => write!(f, "outcome {offset}"),
+            Entry::Event(workspace, offset) => write!(f, "event {offset} of workspace {workspace}"),
+            Entry::Record(workspace, id) => write!(f, "record {id} of workspace {workspace}"),
+        }
+    }
+}
+
+/// An entry that must not exist yet, and does, with another content.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "the store has {entry} already, and it is another one; nothing was changed. Rebuild the store from the partition log, or the \
+     partition from a peer"
+)]
+pub struct SequenceViolation {
+    /// Which entry.
+    pub entry: Entry,
+    /// What is there.
+    pub found: Bytes,
+    /// What was to be written.
+    pub expected: Bytes,
+}
+
+/// Refuses to write over an entry that a level checks.
+pub(crate) fn check(
+    partition: PartitionId,
+    level: TrustLevel,
+    entry: Entry,
+    expected: &[u8],
+    reads: &impl Reads,
+) -> Result<(), Fault> {
+    if !entry.is_checked(level) {
+        return Ok(());
+    }
+    match reads.get(&entry.key(partition))? {
+        Some(found) if found[..] != *expected => {
+            let expected = Bytes::copy_from_slice(expected);
+            Err(Fault::Violation(Box::new(SequenceViolation { entry, found, expected })))
+        }
+        _ => Ok(()),
+    }
+}
