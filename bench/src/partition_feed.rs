@@ -64,8 +64,13 @@ impl Feed {
         options.store.memtable_bytes = memtable_bytes / 2;
         let (partition, opened) = Partition::open(&io, dir, ID, &options)?;
         let count = partition.next_offset().get() - 1;
-        let mut feed =
-            Self { partition, rng: Rng::with_seed(1), count, command: Vec::new(), seen: HashSet::new() };
+        let mut feed = Self {
+            partition, // Another seed at each opening: a key that comes again is a retry.
+            rng: Rng::with_seed(count + 1),
+            count,
+            command: Vec::new(),
+            seen: HashSet::new(),
+        };
         if count == 0 {
             feed.define()?;
         }
