@@ -33,8 +33,12 @@ impl Pending {
         assert_eq!(offset, self.first + self.ends.len() as u64, "NUM-1: outcomes are dense");
         header.encode(body, &mut self.bytes);
         self.ends.push(self.bytes.len());
-        let enough = self.bytes.len() >= MOST_BYTES || self.ends.len() >= MOST_OUTCOMES;
-        if enough { self.hand_over(log) } else { Ok(()) }
+        if self.bytes.len() >= MOST_BYTES || self.ends.len() >= MOST_OUTCOMES {
+            self.hand_over(log)?;
+            // Written at once, for the system to keep: what piles up in the queue of the log is memory that nobody counts.
+            log.flush()?;
+        }
+        Ok(())
     }
 
     /// Appends everything to the log.
