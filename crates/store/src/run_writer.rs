@@ -96,10 +96,10 @@ impl RunWriter {
         }
         let index_bytes = std::mem::take(&mut self.index).finish();
         let index_offset = self.written + self.buffer.len() as u64;
-        self.end_piece(index_offset, &index_bytes);
+        self.end_piece(index_offset, &index_bytes)?;
         let filter_offset = self.written + self.buffer.len() as u64;
-        let filter_bytes = self.filter.bytes().to_vec();
-        self.end_piece(filter_offset, &filter_bytes);
+        let filter_bytes = std::mem::take(&mut self.filter).into_bytes();
+        self.end_piece(filter_offset, &filter_bytes)?;
         let trailer = Trailer {
             index_offset,
             index_length: index_bytes.len() as u64,
@@ -136,10 +136,14 @@ impl RunWriter {
         Ok(())
     }
 
-    fn end_piece(&mut self, offset: u64, bytes: &[u8]) {
+    /// Written from where they are: of a large run, index and filter are too large to be copied.
+    fn end_piece(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         let sum = checksum(self.number, offset, bytes);
-        self.buffer.extend_from_slice(bytes);
+        self.flush()?;
+        write_all_at(&*self.file, bytes, self.written).map_err(failed("write", &self.path))?;
+        self.written += bytes.len() as u64;
         self.add_checksum(sum);
+        Ok(())
     }
 
     fn add_checksum(&mut self, sum: u32) {

@@ -51,7 +51,7 @@ impl KeyHash {
 }
 
 /// Collects keys.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FilterBuilder(Vec<u8>);
 
 impl FilterBuilder {
@@ -69,8 +69,8 @@ impl FilterBuilder {
         }
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.0
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
     fn filter_of(keys: std::ops::Range<u64>) -> Filter {
         let mut builder = FilterBuilder::for_rows(keys.end - keys.start);
         keys.for_each(|key| builder.insert(KeyHash::of(&key.to_be_bytes())));
-        Filter::decode(builder.bytes().to_vec().into()).unwrap()
+        Filter::decode(builder.into_bytes().into()).unwrap()
     }
 
     #[test]
