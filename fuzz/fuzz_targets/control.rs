@@ -1,3 +1,5 @@
+//! Fuzzes the log's own records; what must hold is in `../harness/log.rs`.
+
 #![no_main]
 
 #[path = "../harness/log.rs"]

@@ -1,3 +1,5 @@
+//! Fuzzes a whole directory of a log, arbitrary, damaged or forged; what must hold is in `../harness/log.rs`.
+
 #![no_main]
 
 #[path = "../harness/log.rs"]

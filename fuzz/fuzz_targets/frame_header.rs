@@ -1,3 +1,5 @@
+//! Fuzzes the header of a frame; what must hold is in `../harness/log.rs`.
+
 #![no_main]
 
 #[path = "../harness/log.rs"]

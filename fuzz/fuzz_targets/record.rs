@@ -1,3 +1,5 @@
+//! Fuzzes a record; what must hold is in `../harness/log.rs`.
+
 #![no_main]
 
 #[path = "../harness/log.rs"]

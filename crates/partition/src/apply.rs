@@ -82,11 +82,11 @@ impl Partition {
         let place = Place::of(&write, self.schema.as_deref(), self.id, &self.recent, &self.store)?;
         let context = Context { partition: self.id, schema: self.schema.as_deref(), store: &self.store };
         let mut transaction = begin(&mut self.sequencer, place.kind_id(), write.workspace)?;
-        let entry =
-            Entry { record, time, key: Some(key), digest, write: Some(&write), kind: place.kind_id() };
+        let draft =
+            Draft { record, time, key: Some(key), digest, write: Some(&write), kind: place.kind_id() };
 
         // a. Idempotency decides.
-        let decision = recall(&context, time, &entry.request(key))
+        let decision = recall(&context, time, &draft.request(key))
             // b. Conditions.
             .and_then(|()| place.check(&write, self.id, time, &mut transaction, &self.store))
             // c. Numbers.
@@ -95,7 +95,7 @@ impl Partition {
                 numbers::take(&mut transaction, demand, last)
             });
         let verdict = Verdict::of(decision)?;
-        let header = entry.header(&verdict);
+        let header = draft.header(&verdict);
         let body = verdict.body(bytes);
         context.rows_of(&header, verdict.event().map(|_| &write), &mut self.batch)?;
         // d. The outcome.
@@ -104,17 +104,17 @@ impl Partition {
         // e. State.
         self.change_state(record, time)?;
         // f. Answer.
-        self.answer(&entry, verdict)
+        self.answer(&draft, verdict)
     }
 
     /// What the caller is told.
-    fn answer(&mut self, entry: &Entry<'_>, verdict: Verdict) -> Result<Outcome, Fault> {
+    fn answer(&mut self, draft: &Draft<'_>, verdict: Verdict) -> Result<Outcome, Fault> {
         match verdict {
             Verdict::Commit(numbers) => {
-                if let (Some(kind), Some(write)) = (entry.kind, entry.write) {
+                if let (Some(kind), Some(write)) = (draft.kind, draft.write) {
                     self.recent.learn(write.workspace, kind, write.client, numbers.client_sequence);
                 }
-                Ok(Outcome::Committed(entry.committed(self.id, numbers)))
+                Ok(Outcome::Committed(draft.committed(self.id, numbers)))
             }
             Verdict::Refuse(refusal) | Verdict::RefuseReuse(refusal) => Ok(Outcome::Refused(*refusal)),
             Verdict::Repeat(first_offset) => {
@@ -136,8 +136,8 @@ impl Partition {
             Ok(Command::Write(key, _)) => Some(key),
             _ => None,
         };
-        let entry = Entry { record, time, key, digest, write: None, kind: None };
-        self.record_without_numbers(&entry, OutcomeKind::Refusal, &body)?;
+        let draft = Draft { record, time, key, digest, write: None, kind: None };
+        self.record_without_numbers(&draft, OutcomeKind::Refusal, &body)?;
         Ok(Outcome::Refused(refusal))
     }
 
@@ -150,19 +150,19 @@ impl Partition {
             },
             Err(malformed) => Err(vec![malformed.to_string()]),
         };
-        let entry =
-            Entry { record, time, key: None, digest: RequestDigest::of(bytes), write: None, kind: None };
+        let draft =
+            Draft { record, time, key: None, digest: RequestDigest::of(bytes), write: None, kind: None };
         match schema {
             Ok(schema) => {
                 put_schema(self.id, &schema, &mut self.batch)?;
-                self.record_without_numbers(&entry, OutcomeKind::Definition, bytes)?;
+                self.record_without_numbers(&draft, OutcomeKind::Definition, bytes)?;
                 self.use_schema(schema)?;
                 Ok(Outcome::Defined)
             }
             Err(mut reasons) => {
                 reasons.truncate(MAX_REASONS);
                 let body = reasons.join("\n");
-                self.record_without_numbers(&entry, OutcomeKind::DefinitionRefusal, body.as_bytes())?;
+                self.record_without_numbers(&draft, OutcomeKind::DefinitionRefusal, body.as_bytes())?;
                 Ok(Outcome::DefinitionRefused(reasons))
             }
         }
@@ -170,18 +170,18 @@ impl Partition {
 
     fn record_without_numbers(
         &mut self,
-        entry: &Entry<'_>,
+        draft: &Draft<'_>,
         kind: OutcomeKind,
         body: &[u8],
     ) -> Result<(), Fault> {
         self.make_ready()?;
-        let header = entry.without_numbers(kind);
+        let header = draft.without_numbers(kind);
         let context = Context { partition: self.id, schema: self.schema.as_deref(), store: &self.store };
         context.rows_of(&header, None, &mut self.batch)?;
         let transaction = begin(&mut self.sequencer, None, WorkspaceId::NAMESPACE)?;
         self.pending.push(&self.log, &header, body)?;
         transaction.flush();
-        self.change_state(entry.record, entry.time)
+        self.change_state(draft.record, draft.time)
     }
 
     /// Log time never goes back, whatever a record says.
@@ -357,7 +357,7 @@ fn begin(
 }
 
 /// What a record of the partition log says besides its numbers.
-struct Entry<'a> {
+struct Draft<'a> {
     record: &'a Record<'a>,
     time: u64,
     key: Option<IdempotencyKey>,
@@ -366,7 +366,7 @@ struct Entry<'a> {
     kind: Option<WorkspaceKind>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> Draft<'a> {
     fn without_numbers(&self, kind: OutcomeKind) -> Header<'a> {
         Header {
             kind,

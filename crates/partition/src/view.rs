@@ -11,8 +11,7 @@ use bytes::Bytes;
 use gapless_log::Log;
 use gapless_store::{Direction, ReadError, Snapshot, Space};
 use gapless_types::{
-    ClientSequence, Name, PartitionId, PartitionOffset, Position, RecordId, SequenceId, WorkspaceId,
-    WorkspaceOffset,
+    ClientSequence, Name, PartitionId, PartitionOffset, RecordId, SequenceId, WorkspaceId, WorkspaceOffset,
 };
 
 use crate::error::Fault;
@@ -339,10 +338,5 @@ impl View {
     /// Every row there is, in order: for export and for digests.
     pub fn rows(&self) -> impl Iterator<Item = Result<(Space, Bytes, Bytes), ReadError>> {
         self.rows.everything()
-    }
-
-    /// Where the log's outcomes of this view end.
-    pub fn end(&self) -> Position {
-        self.applied.map_or(Position::FIRST, |last| Position::new(last.get() + 1))
     }
 }

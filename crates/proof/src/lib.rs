@@ -24,8 +24,8 @@
 //! | inclusion or consistency proof | fewer than are read | at most 510 for each level, 511 for a consistency |
 //! | verification | at most 64 nodes for an inclusion, twice that for a consistency | none |
 //!
-//! A tree has one level more than the logarithm of its size to the base 256: 3 with a million leaves. Over the first million
-//! appends an append computes 9.9 node hashes on average and at most 19. Stored are 32 bytes for each leaf and, for each 255
+//! A tree has one level more than the logarithm of its size to the base 256: 3 with a million leaves. An
+//! append and its root together compute fewer node hashes than the size has binary digits. Stored are 32 bytes for each leaf and, for each 255
 //! leaves, another 32.
 //!
 //! # Example
