@@ -29,12 +29,26 @@ pub(crate) struct PartitionArguments {
     /// Fewer events: a first look in about a minute
     #[arg(long)]
     quick: bool,
+    /// Measure one part alone; nothing is written to the file of figures then
+    #[arg(long, value_enum)]
+    only: Option<Part>,
     /// Where the figures go as JSON [default: bench/partition.json in the target directory]
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Directory on the disk to measure [default: bench in the target directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+}
+
+/// What can be measured alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Memory with many workspaces
+    Memory,
+    /// Applies of each shape
+    Applies,
+    /// Opening again
+    Restart,
 }
 
 struct Effort {
@@ -99,7 +113,7 @@ struct Report {
     quick: bool,
     applies: Vec<Applies>,
     restarts: Vec<Restart>,
-    memory: Memory,
+    memory: Option<Memory>,
     bars: Vec<Bar>,
 }
 
@@ -109,31 +123,39 @@ pub(crate) fn run(arguments: &PartitionArguments) -> Result<()> {
     let machine = Machine::of(&directory)?;
     let effort = Effort::of(arguments.quick);
 
+    let asked = |part: Part| arguments.only.is_none_or(|only| only == part);
     // First, while this process has no memory of earlier rounds to use again.
-    say("memory")?;
-    let memory = measure_memory(&directory, effort.workspaces)?;
-    let mut applies = Vec::new();
-    for (name, shape, workspaces) in [
+    let mut memory = None;
+    if asked(Part::Memory) {
+        say("memory")?;
+        memory = Some(measure_memory(&directory, effort.workspaces)?);
+    }
+    let shapes = [
         ("plain event", Shape::Plain, 1),
         ("plain event", Shape::Plain, 10_000),
         ("three records", Shape::ThreeRecords, 10_000),
         ("conditional set", Shape::ConditionalSet, 10_000),
-    ] {
+    ];
+    let mut applies = Vec::new();
+    for (name, shape, workspaces) in shapes.into_iter().filter(|_| asked(Part::Applies)) {
         say(&format!("{name}, {workspaces} workspaces"))?;
         applies.push(measure_applies(&directory, name, shape, workspaces, &effort)?);
     }
     let mut restarts = Vec::new();
-    for events in effort.histories {
+    for events in effort.histories.into_iter().filter(|_| asked(Part::Restart)) {
         say(&format!("restart after {events} events"))?;
         restarts.push(measure_restart(&directory, events, effort.openings)?);
     }
-    let bars = bars(&applies, &restarts, &memory);
+    let bars = bars(&applies, &restarts, memory.as_ref());
     let report = Report { machine, quick: arguments.quick, applies, restarts, memory, bars };
+    report.write_tables(&mut io::stdout().lock())?;
+    if arguments.only.is_some() {
+        return Ok(());
+    }
     let json = arguments.json.clone().unwrap_or_else(|| default_directory().join("partition.json"));
     let mut text = serde_json::to_vec_pretty(&report)?;
     text.push(b'\n');
     fs::write(&json, text).with_context(|| format!("cannot write {}", json.display()))?;
-    report.write_tables(&mut io::stdout().lock())?;
     writeln!(io::stdout().lock(), "All figures: {}", json.display())?;
     Ok(())
 }
@@ -200,7 +222,7 @@ fn measure_memory(directory: &Path, workspaces: u64) -> Result<Memory> {
     Ok(Memory { workspaces, events, ceiling_bytes: MEMTABLES + CACHE, growth_bytes })
 }
 
-fn bars(applies: &[Applies], restarts: &[Restart], memory: &Memory) -> Vec<Bar> {
+fn bars(applies: &[Applies], restarts: &[Restart], memory: Option<&Memory>) -> Vec<Bar> {
     let mut bars = Vec::new();
     for row in applies.iter().filter(|row| row.shape == "plain event") {
         let subject = format!("a plain apply takes of one core, {} workspaces", row.workspaces);
@@ -211,9 +233,11 @@ fn bars(applies: &[Applies], restarts: &[Restart], memory: &Memory) -> Vec<Bar> 
         let subject = format!("restart after {} events / after {}", long.events, short.events);
         bars.push(Bar::new(subject, Unit::Ratio, Limit::AtMost(1.5), Spread::exact(ratio)));
     }
-    let limit = Limit::AtMost((memory.ceiling_bytes + 64 * MIB) as f64);
-    let subject = format!("memory with {} workspaces of ten events", memory.workspaces);
-    bars.push(Bar::new(subject, Unit::Bytes, limit, Spread::exact(memory.growth_bytes as f64)));
+    if let Some(memory) = memory {
+        let limit = Limit::AtMost((memory.ceiling_bytes + 64 * MIB) as f64);
+        let subject = format!("memory with {} workspaces of ten events", memory.workspaces);
+        bars.push(Bar::new(subject, Unit::Bytes, limit, Spread::exact(memory.growth_bytes as f64)));
+    }
     bars
 }
 
@@ -240,12 +264,13 @@ impl Report {
             restarts.add_row([row.events.to_string(), row.folded.to_string(), time]);
         }
         writeln!(output, "{}\n", right_aligned(restarts, [0, 1, 2]))?;
-        let Memory { workspaces, events, ceiling_bytes, growth_bytes } = self.memory;
-        writeln!(
-            output,
-            "{events} events in {workspaces} workspaces with a ceiling of {ceiling_bytes} bytes: at most {growth_bytes} \
-             more resident\n"
-        )?;
+        if let Some(Memory { workspaces, events, ceiling_bytes, growth_bytes }) = &self.memory {
+            writeln!(
+                output,
+                "{events} events in {workspaces} workspaces with a ceiling of {ceiling_bytes} bytes: at most \
+                 {growth_bytes} more resident\n"
+            )?;
+        }
         writeln!(output, "{}", bars_table(&self.bars))?;
         Ok(())
     }

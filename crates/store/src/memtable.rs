@@ -10,9 +10,7 @@
 //! Must not know: files, checkpoints, who holds it.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fmt;
-use std::ops::Bound;
 use std::sync::{RwLock, RwLockReadGuard};
 
 use bytes::Bytes;
@@ -20,12 +18,15 @@ use bytes::Bytes;
 use crate::batch::{Batch, Operation};
 use crate::bounds::Bounds;
 use crate::budget::Budget;
+use crate::chunks::Values;
 use crate::format::block::Row;
-use crate::key::{AsKey, Key, KeyRef};
+use crate::ordered::OrderedMap;
 use crate::position::{BucketId, Direction, Space};
 
-/// What a version of a row takes besides its key and value: its place in the map, headers of allocations.
-const VERSION_BYTES: u64 = 160;
+/// What a version of a row takes besides its key and value: itself, and its place in nodes that are two thirds full.
+const VERSION_BYTES: u64 = 128;
+/// Values up to this size lie in the row itself, and change there: counters are like that.
+const INLINE_BYTES: usize = 30;
 
 /// A count of operations; the first has number 1.
 pub(crate) type Sequence = u64;
@@ -50,20 +51,35 @@ struct Bucket {
     rows: Rows,
 }
 
-type Rows = BTreeMap<Key, Versions>;
+/// Rows of one space.
+#[derive(Debug, Default)]
+struct Rows {
+    map: OrderedMap<Versions>,
+    values: Values,
+    /// What is counted of them. Values that were overwritten still take their part of a piece.
+    bytes: u64,
+}
 
 /// The newest version of a row, and those before it that a snapshot still sees, the newest first.
 #[derive(Debug)]
 struct Versions {
     newest: Version,
-    older: Vec<Version>,
+    /// None of them in nearly every row.
+    #[expect(clippy::box_collection, reason = "a vector takes three times the room of nothing")]
+    older: Option<Box<Vec<Version>>>,
 }
 
 #[derive(Debug)]
 struct Version {
     sequence: Sequence,
-    /// None if the row was deleted.
-    value: Option<Bytes>,
+    value: Value,
+}
+
+#[derive(Debug)]
+enum Value {
+    Deleted,
+    Inline { length: u8, bytes: [u8; INLINE_BYTES] },
+    Shared(Bytes),
 }
 
 /// What a memtable knows of a key.
@@ -119,12 +135,10 @@ impl Memtable {
                 Some(bucket) => (&bucket.rows, bucket.last_drop(at)),
             },
         };
-        let version = rows
-            .get(&KeyRef::new(key) as &dyn AsKey)
-            .and_then(|versions| versions.at(at))
-            .filter(|found| found.sequence > dropped);
+        let version =
+            rows.map.get(key).and_then(|versions| versions.at(at)).filter(|found| found.sequence > dropped);
         match version {
-            Some(version) => version.value.clone().map_or(Found::Nothing, Found::Value),
+            Some(version) => version.value.to_bytes().map_or(Found::Nothing, Found::Value),
             None if dropped > 0 => Found::Nothing,
             None => Found::Unknown,
         }
@@ -144,25 +158,23 @@ impl Memtable {
         let tables = self.read();
         let Some(rows) = tables.rows(scan.space) else { return false };
         let (start, end) = scan.bounds.as_slices();
-        let (start, end) = (start.map(KeyRef::new), end.map(KeyRef::new));
-        let range = rows.range::<dyn AsKey, _>((as_key(&start), as_key(&end)));
+        let mut range = rows.map.range(start, end);
         let (mut last, mut count, mut bytes) = (None, 0, 0);
         let mut visit = |key: &[u8], versions: &Versions| {
             let visible = versions.at(scan.at).filter(|version| version.sequence > scan.after);
             let key = Bytes::copy_from_slice(key);
             count += 1;
             if let Some(version) = visible {
-                bytes += key.len() + version.value.as_ref().map_or(0, Bytes::len);
-                output.extend([Row { key: key.clone(), value: version.value.clone() }]);
+                let value = version.value.to_bytes();
+                bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
+                output.extend([Row { key: key.clone(), value }]);
             }
             last = Some(key);
             count < SCAN_ROWS && bytes < SCAN_BYTES
         };
         let ended = match scan.direction {
-            Direction::Forward => range.into_iter().all(|(key, versions)| visit(key.bytes(), versions)),
-            Direction::Backward => {
-                range.into_iter().rev().all(|(key, versions)| visit(key.bytes(), versions))
-            }
+            Direction::Forward => range.all(|(key, versions)| visit(key, versions)),
+            Direction::Backward => range.rev().all(|(key, versions)| visit(key, versions)),
         };
         if let Some(last) = last {
             scan.bounds.shrink_behind(last, scan.direction);
@@ -177,13 +189,13 @@ impl Memtable {
 
     /// How many keys of a space it has.
     pub(crate) fn keys(&self, space: Space) -> u64 {
-        self.read().rows(space).map_or(0, |rows| rows.len() as u64)
+        self.read().rows(space).map_or(0, |rows| rows.map.len() as u64)
     }
 
     /// Whether nothing was ever applied to it.
     pub(crate) fn is_empty(&self) -> bool {
         let tables = self.read();
-        tables.main.is_empty() && tables.buckets.is_empty()
+        tables.main.map.is_empty() && tables.buckets.is_empty()
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -193,10 +205,6 @@ impl Memtable {
     fn read(&self) -> RwLockReadGuard<'_, Tables> {
         self.tables.read().expect("nothing panics while it holds a memtable")
     }
-}
-
-fn as_key<'a>(bound: &'a Bound<KeyRef<'a>>) -> Bound<&'a dyn AsKey> {
-    bound.as_ref().map(|key| key as &dyn AsKey)
 }
 
 /// Most rows that are looked at while the writer waits.
@@ -248,21 +256,9 @@ impl Tables {
             Space::Main => &mut self.main,
             Space::Bucket(bucket) => &mut self.buckets.entry(bucket).or_default().rows,
         };
-        let value_bytes = value.map_or(0, |value| value.len() as u64);
-        let value = value.map(Bytes::copy_from_slice);
-        match rows.entry(Key::new(key)) {
-            Entry::Vacant(place) => {
-                self.bytes += key.len() as u64 + value_bytes + VERSION_BYTES;
-                place.insert(Versions { newest: Version { sequence, value }, older: Vec::new() });
-            }
-            Entry::Occupied(mut place) => {
-                let versions = place.get_mut();
-                let before = versions.bytes();
-                versions.push(Version { sequence, value }, snapshots);
-                self.bytes += versions.bytes();
-                self.bytes -= before;
-            }
-        }
+        self.bytes -= rows.bytes;
+        rows.add(key, value, sequence, snapshots);
+        self.bytes += rows.bytes;
     }
 
     fn drop_bucket(&mut self, bucket: BucketId, sequence: Sequence, snapshots: &[Sequence]) {
@@ -271,12 +267,25 @@ impl Tables {
             Bucket::default()
         });
         if snapshots.is_empty() {
-            let rows = std::mem::take(&mut bucket.rows);
-            self.bytes -=
-                rows.iter().map(|(key, versions)| key.bytes().len() as u64 + versions.bytes()).sum::<u64>();
+            self.bytes -= std::mem::take(&mut bucket.rows).bytes;
             bucket.drops.clear();
         }
         bucket.drops.push(sequence);
+    }
+}
+
+impl Rows {
+    fn add(&mut self, key: &[u8], value: Option<&[u8]>, sequence: Sequence, snapshots: &[Sequence]) {
+        let value = Value::new(value, &mut self.values);
+        let bytes = value.bytes();
+        let mut version = Some(Version { sequence, value });
+        let new = || Versions { newest: version.take().expect("asked for once"), older: None };
+        let (_, versions) = self.map.get_or_insert(key, new);
+        self.bytes += bytes + VERSION_BYTES;
+        match version {
+            None => self.bytes += key.len() as u64,
+            Some(version) => self.bytes -= versions.push(version, snapshots),
+        }
     }
 }
 
@@ -291,11 +300,11 @@ impl Versions {
         if self.newest.sequence <= at {
             return Some(&self.newest);
         }
-        self.older.iter().find(|version| version.sequence <= at)
+        self.older().find(|version| version.sequence <= at)
     }
 
-    /// Makes `version` the newest and keeps of the others one for each snapshot that sees one.
-    fn push(&mut self, version: Version, snapshots: &[Sequence]) {
+    /// Makes `version` the newest and keeps of the others one for each snapshot that sees one. What the others gave back.
+    fn push(&mut self, version: Version, snapshots: &[Sequence]) -> u64 {
         let mut newer = version.sequence;
         let seen = |from: Sequence, until: Sequence| {
             snapshots
@@ -303,24 +312,62 @@ impl Versions {
                 .is_some_and(|at| *at < until)
         };
         let before = std::mem::replace(&mut self.newest, version);
-        if !snapshots.is_empty() {
-            self.older.insert(0, before);
+        if snapshots.is_empty() && self.older.is_none() {
+            return before.gives_back();
         }
-        self.older.retain(|version| {
+        let older = self.older.get_or_insert_default();
+        older.insert(0, before);
+        let mut given_back = 0;
+        older.retain(|version| {
             let keep = seen(version.sequence, newer);
             newer = version.sequence;
+            given_back += if keep { 0 } else { version.gives_back() };
             keep
         });
+        if older.is_empty() {
+            self.older = None;
+        }
+        given_back
     }
 
-    fn bytes(&self) -> u64 {
-        let versions = std::iter::once(&self.newest).chain(&self.older);
-        versions.map(|version| version.value_bytes() + VERSION_BYTES).sum()
+    fn older(&self) -> impl Iterator<Item = &Version> {
+        self.older.iter().flat_map(|older| older.iter())
     }
 }
 
 impl Version {
-    fn value_bytes(&self) -> u64 {
-        self.value.as_ref().map_or(0, |value| value.len() as u64)
+    /// What is free again without it.
+    fn gives_back(&self) -> u64 {
+        VERSION_BYTES + if Values::is_alone(self.value.bytes()) { self.value.bytes() } else { 0 }
+    }
+}
+
+impl Value {
+    fn new(value: Option<&[u8]>, values: &mut Values) -> Self {
+        let Some(value) = value else { return Value::Deleted };
+        match u8::try_from(value.len()) {
+            Ok(length) if value.len() <= INLINE_BYTES => {
+                let mut bytes = [0; INLINE_BYTES];
+                bytes[..value.len()].copy_from_slice(value);
+                Value::Inline { length, bytes }
+            }
+            _ => Value::Shared(values.add(value)),
+        }
+    }
+
+    fn to_bytes(&self) -> Option<Bytes> {
+        match self {
+            Value::Deleted => None,
+            Value::Inline { length, bytes } => Some(Bytes::copy_from_slice(&bytes[..usize::from(*length)])),
+            Value::Shared(bytes) => Some(bytes.clone()),
+        }
+    }
+
+    /// What it takes outside of its row.
+    fn bytes(&self) -> u64 {
+        match self {
+            Value::Deleted | Value::Inline { .. } => 0,
+            Value::Shared(bytes) => bytes.len() as u64,
+        }
     }
 }

@@ -1,0 +1,480 @@
+//! An ordered map from bytes that only grows: a B+ tree without deletion, in pieces of memory that are given back at once.
+//!
+//! ```text
+//!  inner     [ first keys of children ]            leaf  [ heads of keys ][ numbers of rows ] <-> next leaf
+//!             |        |        |                  row   where its key is, its item
+//! ```
+//!
+//! A search compares the first bytes of keys, kept in the nodes as numbers (their heads), and follows a place to the key
+//! itself only where they are equal. Keys that grow, the usual case of a log, fill leaves to the last place.
+//!
+//! Must not know: what an item is, versions, files.
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+use crate::chunks::{Items, KeyPlace, Keys};
+
+/// Entries of a node.
+const WIDTH: usize = 32;
+/// Levels of inner nodes: more than 2^32 rows can have.
+const MAX_DEPTH: usize = 12;
+const NONE: u32 = u32::MAX;
+
+/// The first 24 bytes of a key as numbers, filled up with zeros. Keys whose heads differ are in the order of their heads;
+/// where heads are equal, all bytes decide.
+type Head = [u64; 3];
+
+/// A map that only grows.
+#[derive(Debug)]
+pub(crate) struct OrderedMap<T> {
+    keys: Keys,
+    rows: Items<Row<T>, 512>,
+    leaves: Items<Leaf, 64>,
+    inners: Items<Inner, 64>,
+    /// Of the root: the number of an inner node, or of the only leaf.
+    root: u32,
+    /// Levels of inner nodes.
+    depth: usize,
+}
+
+impl<T> Default for OrderedMap<T> {
+    fn default() -> Self {
+        Self {
+            keys: Keys::default(),
+            rows: Items::default(),
+            leaves: Items::default(),
+            inners: Items::default(),
+            root: 0,
+            depth: 0,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Row<T> {
+    key: KeyPlace,
+    item: T,
+}
+
+#[derive(Debug)]
+struct Leaf {
+    heads: [Head; WIDTH],
+    rows: [u32; WIDTH],
+    len: usize,
+    previous: u32,
+    next: u32,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// Of the first key in each child when it was split off; the first one is not looked at.
+    heads: [Head; WIDTH],
+    rows: [u32; WIDTH],
+    children: [u32; WIDTH],
+    len: usize,
+}
+
+/// What a node says of an entry.
+#[derive(Clone, Copy)]
+struct Separator {
+    head: Head,
+    row: u32,
+}
+
+/// A place between two rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    leaf: u32,
+    index: usize,
+}
+
+impl<T> OrderedMap<T> {
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.len() == 0
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&T> {
+        if self.is_empty() {
+            return None;
+        }
+        let head = head_of(key);
+        let leaf = self.leaves.get(self.leaf_of(&head, key));
+        let index = self.find(&leaf.heads[..leaf.len], &leaf.rows, &head, key).ok()?;
+        Some(&self.rows.get(leaf.rows[index]).item)
+    }
+
+    /// The item of a key that has one; otherwise the key gets what `new` makes. Whether it was there.
+    pub(crate) fn get_or_insert(&mut self, key: &[u8], new: impl FnOnce() -> T) -> (bool, &mut T) {
+        let head = head_of(key);
+        if self.is_empty() {
+            self.root = self.leaves.push(Leaf::new(NONE, NONE));
+        }
+        let mut path = [(0, 0); MAX_DEPTH];
+        let mut node = self.root;
+        for step in &mut path[..self.depth] {
+            let inner = self.inners.get(node);
+            let index = self.child_of(inner, &head, key);
+            *step = (node, index);
+            node = inner.children[index];
+        }
+        let leaf = self.leaves.get(node);
+        match self.find(&leaf.heads[..leaf.len], &leaf.rows, &head, key) {
+            Ok(index) => {
+                let row = leaf.rows[index];
+                (true, &mut self.rows.get_mut(row).item)
+            }
+            Err(index) => {
+                let row = self.rows.push(Row { key: self.keys.add(key), item: new() });
+                if let Some((separator, right)) = self.insert_into_leaf(node, index, Separator { head, row })
+                {
+                    self.grow(&path, separator, right);
+                }
+                (false, &mut self.rows.get_mut(row).item)
+            }
+        }
+    }
+
+    /// Rows of a range that is not empty, in order from either end.
+    pub(crate) fn range<'a>(&'a self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Range<'a, T> {
+        if self.is_empty() {
+            let nowhere = Place { leaf: NONE, index: 0 };
+            return Range { map: self, front: nowhere, back: nowhere };
+        }
+        let front = match start {
+            Bound::Unbounded => Place { leaf: 0, index: 0 },
+            Bound::Included(key) => self.place_of(key, false),
+            Bound::Excluded(key) => self.place_of(key, true),
+        };
+        let back = match end {
+            Bound::Unbounded => self.end(),
+            Bound::Included(key) => self.place_of(key, true),
+            Bound::Excluded(key) => self.place_of(key, false),
+        };
+        Range { map: self, front: self.forward(front), back: self.forward(back) }
+    }
+
+    /// In front of the first row that is not less than `key`, or greater if it is to be `behind`.
+    fn place_of(&self, key: &[u8], behind: bool) -> Place {
+        let head = head_of(key);
+        let number = self.leaf_of(&head, key);
+        let leaf = self.leaves.get(number);
+        let index = match self.find(&leaf.heads[..leaf.len], &leaf.rows, &head, key) {
+            Ok(index) => index + usize::from(behind),
+            Err(index) => index,
+        };
+        Place { leaf: number, index }
+    }
+
+    fn end(&self) -> Place {
+        let mut node = self.root;
+        for _ in 0..self.depth {
+            let inner = self.inners.get(node);
+            node = inner.children[inner.len - 1];
+        }
+        Place { leaf: node, index: self.leaves.get(node).len }
+    }
+
+    /// The same place, named as the front of a row if there is one behind it.
+    fn forward(&self, place: Place) -> Place {
+        let leaf = self.leaves.get(place.leaf);
+        match place.index == leaf.len && leaf.next != NONE {
+            true => Place { leaf: leaf.next, index: 0 },
+            false => place,
+        }
+    }
+
+    fn leaf_of(&self, head: &Head, key: &[u8]) -> u32 {
+        let mut node = self.root;
+        for _ in 0..self.depth {
+            let inner = self.inners.get(node);
+            node = inner.children[self.child_of(inner, head, key)];
+        }
+        node
+    }
+
+    fn child_of(&self, inner: &Inner, head: &Head, key: &[u8]) -> usize {
+        match self.find(&inner.heads[1..inner.len], &inner.rows[1..], head, key) {
+            Ok(index) => index + 1,
+            Err(index) => index,
+        }
+    }
+
+    /// Where a key is in a node, or where it would be.
+    fn find(&self, heads: &[Head], rows: &[u32], head: &Head, key: &[u8]) -> Result<usize, usize> {
+        let (mut low, mut high) = (0, heads.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let order =
+                heads[middle].cmp(head).then_with(|| self.keys.get(self.rows.get(rows[middle]).key).cmp(key));
+            match order {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Ok(middle),
+            }
+        }
+        Err(low)
+    }
+
+    /// Puts an entry into a leaf. If there was no room, the upper part is a new leaf now: its first key and its number.
+    fn insert_into_leaf(&mut self, number: u32, index: usize, entry: Separator) -> Option<(Separator, u32)> {
+        let leaf = self.leaves.get_mut(number);
+        if leaf.len < WIDTH {
+            leaf.insert(index, entry);
+            return None;
+        }
+        // Keys that grow never come back to a leaf that they have filled.
+        let split = if index == WIDTH { WIDTH } else { WIDTH / 2 };
+        let mut right = Leaf::new(number, leaf.next);
+        right.len = WIDTH - split;
+        right.heads[..right.len].copy_from_slice(&leaf.heads[split..]);
+        right.rows[..right.len].copy_from_slice(&leaf.rows[split..]);
+        leaf.len = split;
+        if index >= split {
+            right.insert(index - split, entry);
+        } else {
+            leaf.insert(index, entry);
+        }
+        let separator = Separator { head: right.heads[0], row: right.rows[0] };
+        let after = leaf.next;
+        let right = self.leaves.push(right);
+        self.leaves.get_mut(number).next = right;
+        if after != NONE {
+            self.leaves.get_mut(after).previous = right;
+        }
+        Some((separator, right))
+    }
+
+    /// Makes a new node known to those above it.
+    fn grow(&mut self, path: &[(u32, usize); MAX_DEPTH], separator: Separator, right: u32) {
+        let (mut separator, mut right) = (separator, right);
+        for (number, index) in path[..self.depth].iter().rev() {
+            let inner = self.inners.get_mut(*number);
+            if inner.len < WIDTH {
+                inner.insert(index + 1, separator, right);
+                return;
+            }
+            let split = if index + 1 == WIDTH { WIDTH - 1 } else { WIDTH / 2 };
+            let mut upper = Inner::new();
+            upper.len = WIDTH - split;
+            upper.heads[..upper.len].copy_from_slice(&inner.heads[split..]);
+            upper.rows[..upper.len].copy_from_slice(&inner.rows[split..]);
+            upper.children[..upper.len].copy_from_slice(&inner.children[split..]);
+            inner.len = split;
+            if index + 1 > split {
+                upper.insert(index + 1 - split, separator, right);
+            } else {
+                inner.insert(index + 1, separator, right);
+            }
+            separator = Separator { head: upper.heads[0], row: upper.rows[0] };
+            right = self.inners.push(upper);
+        }
+        let mut root = Inner::new();
+        root.children[0] = self.root;
+        root.len = 1;
+        root.insert(1, separator, right);
+        self.root = self.inners.push(root);
+        self.depth += 1;
+    }
+}
+
+impl Leaf {
+    fn new(previous: u32, next: u32) -> Self {
+        Self { heads: [[0; 3]; WIDTH], rows: [0; WIDTH], len: 0, previous, next }
+    }
+
+    fn insert(&mut self, index: usize, entry: Separator) {
+        insert(&mut self.heads[..=self.len], index, entry.head);
+        insert(&mut self.rows[..=self.len], index, entry.row);
+        self.len += 1;
+    }
+}
+
+impl Inner {
+    fn new() -> Self {
+        Self { heads: [[0; 3]; WIDTH], rows: [0; WIDTH], children: [0; WIDTH], len: 0 }
+    }
+
+    fn insert(&mut self, index: usize, separator: Separator, child: u32) {
+        insert(&mut self.heads[..=self.len], index, separator.head);
+        insert(&mut self.rows[..=self.len], index, separator.row);
+        insert(&mut self.children[..=self.len], index, child);
+        self.len += 1;
+    }
+}
+
+/// Shifts everything from `index` on by one, over the last item.
+fn insert<T: Copy>(items: &mut [T], index: usize, item: T) {
+    let last = items.len() - 1;
+    items.copy_within(index..last, index + 1);
+    items[index] = item;
+}
+
+fn head_of(key: &[u8]) -> Head {
+    let mut bytes = [0; size_of::<Head>()];
+    let taken = key.len().min(bytes.len());
+    bytes[..taken].copy_from_slice(&key[..taken]);
+    let word = |index: usize| {
+        let word = bytes[index * 8..].first_chunk().expect("three words");
+        u64::from_be_bytes(*word)
+    };
+    [word(0), word(1), word(2)]
+}
+
+/// Rows in order, from either end.
+pub(crate) struct Range<'a, T> {
+    map: &'a OrderedMap<T>,
+    front: Place,
+    back: Place,
+}
+
+impl<'a, T> Range<'a, T> {
+    fn row(&self, place: Place) -> (&'a [u8], &'a T) {
+        let row = self.map.rows.get(self.map.leaves.get(place.leaf).rows[place.index]);
+        (self.map.keys.get(row.key), &row.item)
+    }
+}
+
+impl<'a, T> Iterator for Range<'a, T> {
+    type Item = (&'a [u8], &'a T);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.front == self.back {
+            return None;
+        }
+        let row = self.row(self.front);
+        self.front = self.map.forward(Place { index: self.front.index + 1, ..self.front });
+        Some(row)
+    }
+}
+
+impl<T> DoubleEndedIterator for Range<'_, T> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.front == self.back {
+            return None;
+        }
+        if self.back.index == 0 {
+            let leaf = self.map.leaves.get(self.back.leaf).previous;
+            self.back = Place { leaf, index: self.map.leaves.get(leaf).len };
+        }
+        self.back.index -= 1;
+        Some(self.row(self.back))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+    /// Keys that share much, and few enough of them to come again.
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![Just(0), Just(1), Just(255), any::<u8>()];
+        prop_oneof![
+            prop::collection::vec(byte.clone(), 0..4),
+            prop::collection::vec(byte, 0..3).prop_map(|tail| [vec![7; 23], tail].concat()),
+            (0..4000_u64).prop_map(|number| number.to_be_bytes().to_vec()),
+        ]
+    }
+
+    fn bounds() -> impl Strategy<Value = Bounds> {
+        let bound = || {
+            prop_oneof![
+                Just(Bound::Unbounded),
+                key().prop_map(Bound::Included),
+                key().prop_map(Bound::Excluded)
+            ]
+        };
+        (bound(), bound())
+    }
+
+    fn is_empty(bounds: &Bounds) -> bool {
+        match bounds {
+            (Bound::Included(start), Bound::Included(end)) => start > end,
+            (
+                Bound::Included(start) | Bound::Excluded(start),
+                Bound::Included(end) | Bound::Excluded(end),
+            ) => start >= end,
+            _ => false,
+        }
+    }
+
+    fn check(map: &OrderedMap<u64>, model: &BTreeMap<Vec<u8>, u64>, bounds: &Bounds) {
+        let slice = |bound: &Bound<Vec<u8>>| bound.clone();
+        let (start, end) = (slice(&bounds.0), slice(&bounds.1));
+        let range = || map.range(as_slice(&start), as_slice(&end)).map(|(key, item)| (key.to_vec(), *item));
+        let expected: Vec<_> =
+            model.range((start.clone(), end.clone())).map(|(key, item)| (key.clone(), *item)).collect();
+        assert_eq!(range().collect::<Vec<_>>(), expected);
+        let backward: Vec<_> = range().rev().collect();
+        assert_eq!(backward, expected.iter().rev().cloned().collect::<Vec<_>>());
+        let mut both = range();
+        let mut rest = expected.iter();
+        while let Some(first) = both.next() {
+            assert_eq!(Some(&first), rest.next());
+            assert_eq!(both.next_back(), rest.next_back().cloned());
+        }
+    }
+
+    fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+        bound.as_ref().map(Vec::as_slice)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn it_is_an_ordered_map(
+            keys in prop::collection::vec(key(), 0..3000),
+            asked in prop::collection::vec(key(), 1..50),
+            ranges in prop::collection::vec(bounds(), 1..20),
+        ) {
+            let (mut map, mut model) = (OrderedMap::default(), BTreeMap::new());
+            for (number, key) in (0_u64..).zip(&keys) {
+                let (was_there, item) = map.get_or_insert(key, || number);
+                *item = number;
+                prop_assert_eq!(was_there, model.insert(key.clone(), number).is_some());
+            }
+            prop_assert_eq!(map.len(), model.len());
+            for key in keys.iter().chain(&asked) {
+                prop_assert_eq!(map.get(key), model.get(key));
+            }
+            for bounds in ranges.iter().filter(|bounds| !is_empty(bounds)) {
+                check(&map, &model, bounds);
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_grow_fill_their_leaves() {
+        let mut map = OrderedMap::default();
+        let count = 100_000_u64;
+        for number in 0..count {
+            map.get_or_insert(&number.to_be_bytes(), || number);
+        }
+        assert_eq!(map.leaves.len() as u64, count.div_ceil(WIDTH as u64));
+        let all = map.range(Bound::Unbounded, Bound::Unbounded).map(|(_, item)| *item);
+        assert!(all.eq(0..count));
+    }
+
+    #[test]
+    fn keys_that_fall_are_found() {
+        let mut map = OrderedMap::default();
+        for number in (0..50_000_u64).rev() {
+            map.get_or_insert(&number.to_be_bytes(), || number);
+        }
+        for number in 0..50_000_u64 {
+            assert_eq!(map.get(&number.to_be_bytes()), Some(&number));
+        }
+        assert_eq!(map.get(&50_000_u64.to_be_bytes()), None);
+    }
+}
