@@ -76,6 +76,12 @@ pub(crate) struct KeyPlace {
     length: u32,
 }
 
+impl KeyPlace {
+    pub(crate) fn len(self) -> usize {
+        self.length as usize
+    }
+}
+
 /// The bytes of keys.
 #[derive(Default)]
 pub(crate) struct Keys {

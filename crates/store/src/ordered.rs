@@ -220,6 +220,16 @@ impl<T> OrderedMap<T> {
         Err(low)
     }
 
+    /// A key with another one that has the same head.
+    fn compare_whole(&self, row: u32, key: &[u8]) -> Ordering {
+        let place = self.rows.get(row).key;
+        match place.len().max(key.len()) > size_of::<Head>() {
+            true => self.keys.get(place).cmp(key),
+            // They differ in nothing but zeros at the end.
+            false => place.len().cmp(&key.len()),
+        }
+    }
+
     /// Puts an entry into a leaf. If there was no room, the upper part is a new leaf now: its first key and its number.
     fn insert_into_leaf(&mut self, number: u32, index: usize, entry: Separator) -> Option<(Separator, u32)> {
         let leaf = self.leaves.get_mut(number);
@@ -312,6 +322,11 @@ fn insert<T: Copy>(items: &mut [T], index: usize, item: T) {
     let last = items.len() - 1;
     items.copy_within(index..last, index + 1);
     items[index] = item;
+}
+
+fn compare(left: &Head, right: &Head) -> Ordering {
+    // Spelled out: most heads of a node have their first word in common, and a loop costs more than the rest.
+    left[0].cmp(&right[0]).then(left[1].cmp(&right[1])).then(left[2].cmp(&right[2]))
 }
 
 fn head_of(key: &[u8]) -> Head {
