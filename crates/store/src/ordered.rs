@@ -209,9 +209,8 @@ impl<T> OrderedMap<T> {
         let (mut low, mut high) = (0, heads.len());
         while low < high {
             let middle = usize::midpoint(low, high);
-            let order =
-                heads[middle].cmp(head).then_with(|| self.keys.get(self.rows.get(rows[middle]).key).cmp(key));
-            match order {
+            let order = compare(&heads[middle], head);
+            match order.then_with(|| self.compare_whole(rows[middle], key)) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
                 Ordering::Equal => return Ok(middle),
