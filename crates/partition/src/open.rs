@@ -27,7 +27,7 @@ use crate::shared_store::SharedStore;
 use crate::state::{Context, Reads, put_schema};
 use crate::stored::StoredOutcome;
 use crate::stored_numbers::StoredNumbers;
-use crate::tail::read_tail;
+use crate::tail::{Stored, read_tail};
 use crate::turns::Turns;
 use crate::write::Write;
 
@@ -78,6 +78,9 @@ pub enum OpenError {
     /// The store has rows of a newer version.
     #[error("the rows of the store have version {0}; this program knows version {known}", known = rows::version::VERSION)]
     UnknownRows(u32),
+    /// The store has rows of an older version. Never given to a caller: the store is rebuilt instead.
+    #[error("the rows of the store have the older version {0}")]
+    OlderRows(u32),
     /// The log ends in front of what the checkpoint covers: it has lost its end, or they do not belong together.
     #[error("the checkpoint covers outcomes up to {checkpoint}, but the partition log ends before {next}")]
     LogTooShort {
@@ -89,6 +92,27 @@ pub enum OpenError {
     /// The tail could not be folded.
     #[error("the tail of the partition log cannot be folded")]
     Fold(#[source] Fault),
+}
+
+impl OpenError {
+    /// Whether discarding the store helps.
+    fn is_worth_a_rebuild(&self) -> bool {
+        match self {
+            OpenError::Fold(fault) => fault.is_store_damage(),
+            OpenError::OlderRows(_) => true,
+            OpenError::Log(_)
+            | OpenError::Store(_)
+            | OpenError::UnknownRows(_)
+            | OpenError::LogTooShort { .. } => false,
+        }
+    }
+
+    fn to_string_with_cause(&self) -> String {
+        match self {
+            OpenError::Fold(fault) => fault.to_string(),
+            other => other.to_string(),
+        }
+    }
 }
 
 /// What opening found.
@@ -119,23 +143,26 @@ impl Partition {
         io.create_dir(dir).map_err(|source| {
             OpenError::Log(LogOpenError::Io { action: "create", path: dir.to_path_buf(), source })
         })?;
-        let (log, report) =
-            Log::open(io.clone(), log_dir(dir), options.log.clone()).map_err(OpenError::Log)?;
         let mut rebuilt = None;
         loop {
+            let (log, report) =
+                Log::open(io.clone(), log_dir(dir), options.log.clone()).map_err(OpenError::Log)?;
             let opened = open_store(io, dir, options, &mut rebuilt)
                 .and_then(|store| fold(id, log.clone(), store, options));
-            match opened {
+            let error = match opened {
                 Ok((partition, checkpoint, folded)) => {
                     return Ok((partition, Opened { checkpoint, folded, rebuilt, log: report }));
                 }
-                // Found only when its rows were read: once more from nothing.
-                Err(OpenError::Fold(fault)) if fault.is_store_damage() && rebuilt.is_none() => {
-                    Store::discard(io.clone(), store_dir(dir)).map_err(OpenError::Store)?;
-                    rebuilt = Some(fault.to_string());
-                }
-                Err(error) => return Err(error),
+                Err(error) => error,
+            };
+            // What was half put together has let go of the log already, or does so now.
+            log.abandon();
+            if !error.is_worth_a_rebuild() || rebuilt.is_some() {
+                return Err(error);
             }
+            // Found only when its rows were read: once more from nothing.
+            Store::discard(io.clone(), store_dir(dir)).map_err(OpenError::Store)?;
+            rebuilt = Some(error.to_string_with_cause());
         }
     }
 }
@@ -240,9 +267,9 @@ impl Partition {
         let log = self.log.clone();
         let mut folded = 0;
         let mut redefined = false;
-        read_tail(&log, Position::new(checkpoint + 1), |header, body| {
+        read_tail(&log, Position::new(checkpoint + 1), |header, stored| {
             redefined |= header.kind == OutcomeKind::Definition;
-            match self.fold_one(header, body) {
+            match self.fold_one(header, stored) {
                 Err(fault) if fault.is_quarantine() => {
                     self.stop(fault);
                     return Ok(ControlFlow::Break(()));
@@ -275,18 +302,18 @@ impl Partition {
     }
 
     /// Folds one outcome into the state.
-    fn fold_one(&mut self, header: &Header<'_>, body: &[u8]) -> Result<(), Fault> {
+    fn fold_one(&mut self, header: &Header<'_>, stored: Stored<'_>) -> Result<(), Fault> {
         let malformed = |malformed: Malformed| Fault::Record { offset: header.partition_offset, malformed };
         self.batch.clear();
         let write = match header.kind {
-            OutcomeKind::Event => Some(Write::decode(body).map_err(malformed)?),
+            OutcomeKind::Event => Some(Write::decode(stored.body).map_err(malformed)?),
             _ => None,
         };
         let context = Context { partition: self.id, schema: self.schema.as_deref(), store: &self.store };
-        context.rows_of(header, write.as_ref(), &mut self.batch)?;
+        context.rows_of(header, stored.outcome, write.as_ref(), &mut self.batch)?;
         match header.kind {
             OutcomeKind::Definition => {
-                let definition = Definition::decode(body).map_err(malformed)?;
+                let definition = Definition::decode(stored.body).map_err(malformed)?;
                 let schema = match &self.schema {
                     Some(schema) => schema.redefine(definition),
                     None => Schema::first(definition),
@@ -323,6 +350,7 @@ fn check_version(store: &SharedStore, checkpoint: u64) -> Result<(), OpenError> 
     let row = store.get(&rows::version::KEY).map_err(OpenError::Fold)?;
     match row.as_deref().and_then(rows::version::decode) {
         Some(rows::version::VERSION) => Ok(()),
+        Some(version) if version < rows::version::VERSION => Err(OpenError::OlderRows(version)),
         Some(version) => Err(OpenError::UnknownRows(version)),
         None if checkpoint == 0 => Ok(()),
         None => Err(OpenError::Fold(Fault::Row(Malformed { what: "version of the rows", at: 0 }))),

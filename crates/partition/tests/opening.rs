@@ -52,9 +52,20 @@ fn a_log_that_ends_in_front_of_the_checkpoint_is_not_opened() {
 #[test]
 fn rows_of_a_newer_version_are_left_alone() {
     let (disk, bench, _) = stopped();
-    change_rows(&disk, &[(&[0], &2_u32.to_le_bytes())]);
+    change_rows(&disk, &[(&[0], &3_u32.to_le_bytes())]);
     let opened = Partition::open(&bench.io, DIR, ID, &bench.options);
-    assert!(matches!(opened, Err(OpenError::UnknownRows(2))), "{opened:?}");
+    assert!(matches!(opened, Err(OpenError::UnknownRows(3))), "{opened:?}");
+}
+
+#[test]
+fn rows_of_an_older_version_are_made_anew_from_the_log() {
+    let (disk, mut bench, digest) = stopped();
+    change_rows(&disk, &[(&[0], &1_u32.to_le_bytes())]);
+    let opened = bench.open();
+    assert_eq!(opened.rebuilt.as_deref(), Some("the rows of the store have the older version 1"));
+    assert_eq!((opened.checkpoint, opened.folded), (None, 3));
+    assert_eq!(bench.digest(), digest);
+    assert_eq!(bench.commit(&event(1)).workspace_offset.get(), 2);
 }
 
 #[test]
