@@ -296,7 +296,7 @@ impl<'a> Place<'a> {
 }
 
 /// The kind that a workspace has, or gets by this write.
-fn kind_of<'a>(
+pub(crate) fn kind_of<'a>(
     write: &Write<'_>,
     schema: &'a Schema,
     partition: PartitionId,

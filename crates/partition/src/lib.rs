@@ -36,6 +36,7 @@ mod stored_numbers;
 mod tail;
 mod trust;
 mod turns;
+mod verify;
 mod view;
 mod write;
 
@@ -55,5 +56,6 @@ pub use rows::record::RecordRow;
 pub use schema::{Kind, RECORD_ID, Schema, Sequence, WORKSPACE_OFFSET};
 pub use stored::StoredOutcome;
 pub use trust::{Entry, SequenceViolation};
+pub use verify::{Difference, Phase, Place, Scratch, StoreCheck, Verified, VerifyError, verify};
 pub use view::{Entity, SequenceState, StoredRecord, View, Workspace};
 pub use write::{Condition, NewId, Operation, Value, Violation, Write};

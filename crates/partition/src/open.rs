@@ -78,9 +78,6 @@ pub enum OpenError {
     /// The store has rows of a newer version.
     #[error("the rows of the store have version {0}; this program knows version {known}", known = rows::version::VERSION)]
     UnknownRows(u32),
-    /// The store has rows of an older version. Never given to a caller: the store is rebuilt instead.
-    #[error("the rows of the store have the older version {0}")]
-    OlderRows(u32),
     /// The log ends in front of what the checkpoint covers: it has lost its end, or they do not belong together.
     #[error("the checkpoint covers outcomes up to {checkpoint}, but the partition log ends before {next}")]
     LogTooShort {
@@ -99,11 +96,8 @@ impl OpenError {
     fn is_worth_a_rebuild(&self) -> bool {
         match self {
             OpenError::Fold(fault) => fault.is_store_damage(),
-            OpenError::OlderRows(_) => true,
-            OpenError::Log(_)
-            | OpenError::Store(_)
-            | OpenError::UnknownRows(_)
-            | OpenError::LogTooShort { .. } => false,
+            OpenError::UnknownRows(version) => *version < rows::version::VERSION,
+            OpenError::Log(_) | OpenError::Store(_) | OpenError::LogTooShort { .. } => false,
         }
     }
 
@@ -350,7 +344,6 @@ fn check_version(store: &SharedStore, checkpoint: u64) -> Result<(), OpenError> 
     let row = store.get(&rows::version::KEY).map_err(OpenError::Fold)?;
     match row.as_deref().and_then(rows::version::decode) {
         Some(rows::version::VERSION) => Ok(()),
-        Some(version) if version < rows::version::VERSION => Err(OpenError::OlderRows(version)),
         Some(version) => Err(OpenError::UnknownRows(version)),
         None if checkpoint == 0 => Ok(()),
         None => Err(OpenError::Fold(Fault::Row(Malformed { what: "version of the rows", at: 0 }))),

@@ -62,7 +62,10 @@ fn rows_of_an_older_version_are_made_anew_from_the_log() {
     let (disk, mut bench, digest) = stopped();
     change_rows(&disk, &[(&[0], &1_u32.to_le_bytes())]);
     let opened = bench.open();
-    assert_eq!(opened.rebuilt.as_deref(), Some("the rows of the store have the older version 1"));
+    assert_eq!(
+        opened.rebuilt.as_deref(),
+        Some("the rows of the store have version 1; this program knows version 2")
+    );
     assert_eq!((opened.checkpoint, opened.folded), (None, 3));
     assert_eq!(bench.digest(), digest);
     assert_eq!(bench.commit(&event(1)).workspace_offset.get(), 2);

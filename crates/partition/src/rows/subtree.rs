@@ -21,6 +21,12 @@ pub(crate) fn decode_key(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(14..)?.try_into().ok()?))
 }
 
+/// Offset of the event that fills the subtree of a key.
+pub(crate) fn last_event(key: &[u8]) -> Option<u64> {
+    let leaves = 1_u64.checked_shl(8 * u32::from(*key.get(13)?))?;
+    decode_key(key)?.checked_add(1)?.checked_mul(leaves)
+}
+
 pub(crate) fn decode(value: &[u8]) -> Option<Hash> {
     Some(Hash::from_bytes(value.try_into().ok()?))
 }
@@ -34,6 +40,7 @@ mod tests {
         let key = key(NamespaceId::new(1), WorkspaceId::new(2), Subtree { level: 3, number: 0x0405 });
         assert_eq!(key, [10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 3, 0, 0, 0, 0, 0, 0, 4, 5]);
         assert_eq!(decode_key(&key), Some(0x0405));
+        assert_eq!(last_event(&key), Some(0x0406 << 24));
         assert_eq!(decode(&[6; 32]), Some(Hash::from_bytes([6; 32])));
         assert_eq!(decode(&[6; 31]), None);
     }
