@@ -255,7 +255,7 @@ impl<'a> Check<'_, 'a> {
     }
 
     /// Record ids and declared numbers, each the next of its sequence.
-    fn numbered(&self, header: Header<'a>, demand: Demand) -> Result<Header<'a>, Wrong> {
+    fn numbered(&self, mut header: Header<'a>, demand: Demand) -> Result<Header<'a>, Wrong> {
         let refold = self.refold;
         let first = RecordId::FIRST_USER.get();
         let explicit = demand.highest_explicit.unwrap_or(0);
@@ -283,7 +283,9 @@ impl<'a> Check<'_, 'a> {
             };
             numbers.push((sequence.id, last.saturating_add(1)));
         }
-        Ok(Header { highest_record: RecordId::new(highest), record_ids, numbers, ..header })
+        header.highest_record = RecordId::new(highest);
+        (header.record_ids, header.numbers) = (record_ids, numbers);
+        Ok(header)
     }
 
     /// IDEM-1: what the outcomes so far say about the key.
