@@ -95,11 +95,11 @@ impl Partition {
                 numbers::take(&mut transaction, demand, last)
             });
         let verdict = Verdict::of(decision)?;
+        // d. The outcome. Its rows are checked before it is kept.
         let header = draft.header(&verdict);
-        let body = verdict.body(bytes);
-        context.rows_of(&header, verdict.event().map(|_| &write), &mut self.batch)?;
-        // d. The outcome.
-        self.pending.push(&self.log, &header, &body)?;
+        let outcome = self.pending.draft(&header, &verdict.body(bytes));
+        context.rows_of(&header, outcome, verdict.event().map(|_| &write), &mut self.batch)?;
+        self.pending.keep(&self.log)?;
         transaction.flush();
         // e. State.
         self.change_state(record, time)?;
@@ -177,9 +177,10 @@ impl Partition {
         self.make_ready()?;
         let header = draft.without_numbers(kind);
         let context = Context { partition: self.id, schema: self.schema.as_deref(), store: &self.store };
-        context.rows_of(&header, None, &mut self.batch)?;
+        let outcome = self.pending.draft(&header, body);
+        context.rows_of(&header, outcome, None, &mut self.batch)?;
         let transaction = begin(&mut self.sequencer, None, WorkspaceId::NAMESPACE)?;
-        self.pending.push(&self.log, &header, body)?;
+        self.pending.keep(&self.log)?;
         transaction.flush();
         self.change_state(draft.record, draft.time)
     }
@@ -295,7 +296,7 @@ impl<'a> Place<'a> {
 }
 
 /// The kind that a workspace has, or gets by this write.
-fn kind_of<'a>(
+pub(crate) fn kind_of<'a>(
     write: &Write<'_>,
     schema: &'a Schema,
     partition: PartitionId,

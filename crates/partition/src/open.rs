@@ -27,7 +27,7 @@ use crate::shared_store::SharedStore;
 use crate::state::{Context, Reads, put_schema};
 use crate::stored::StoredOutcome;
 use crate::stored_numbers::StoredNumbers;
-use crate::tail::read_tail;
+use crate::tail::{Stored, read_tail};
 use crate::turns::Turns;
 use crate::write::Write;
 
@@ -91,6 +91,24 @@ pub enum OpenError {
     Fold(#[source] Fault),
 }
 
+impl OpenError {
+    /// Whether discarding the store helps.
+    fn is_worth_a_rebuild(&self) -> bool {
+        match self {
+            OpenError::Fold(fault) => fault.is_store_damage(),
+            OpenError::UnknownRows(version) => *version < rows::version::VERSION,
+            OpenError::Log(_) | OpenError::Store(_) | OpenError::LogTooShort { .. } => false,
+        }
+    }
+
+    fn to_string_with_cause(&self) -> String {
+        match self {
+            OpenError::Fold(fault) => fault.to_string(),
+            other => other.to_string(),
+        }
+    }
+}
+
 /// What opening found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
@@ -119,23 +137,26 @@ impl Partition {
         io.create_dir(dir).map_err(|source| {
             OpenError::Log(LogOpenError::Io { action: "create", path: dir.to_path_buf(), source })
         })?;
-        let (log, report) =
-            Log::open(io.clone(), log_dir(dir), options.log.clone()).map_err(OpenError::Log)?;
         let mut rebuilt = None;
         loop {
+            let (log, report) =
+                Log::open(io.clone(), log_dir(dir), options.log.clone()).map_err(OpenError::Log)?;
             let opened = open_store(io, dir, options, &mut rebuilt)
                 .and_then(|store| fold(id, log.clone(), store, options));
-            match opened {
+            let error = match opened {
                 Ok((partition, checkpoint, folded)) => {
                     return Ok((partition, Opened { checkpoint, folded, rebuilt, log: report }));
                 }
-                // Found only when its rows were read: once more from nothing.
-                Err(OpenError::Fold(fault)) if fault.is_store_damage() && rebuilt.is_none() => {
-                    Store::discard(io.clone(), store_dir(dir)).map_err(OpenError::Store)?;
-                    rebuilt = Some(fault.to_string());
-                }
-                Err(error) => return Err(error),
+                Err(error) => error,
+            };
+            // What was half put together has let go of the log already, or does so now.
+            log.abandon();
+            if !error.is_worth_a_rebuild() || rebuilt.is_some() {
+                return Err(error);
             }
+            // Found only when its rows were read: once more from nothing.
+            Store::discard(io.clone(), store_dir(dir)).map_err(OpenError::Store)?;
+            rebuilt = Some(error.to_string_with_cause());
         }
     }
 }
@@ -240,9 +261,9 @@ impl Partition {
         let log = self.log.clone();
         let mut folded = 0;
         let mut redefined = false;
-        read_tail(&log, Position::new(checkpoint + 1), |header, body| {
+        read_tail(&log, Position::new(checkpoint + 1), |header, stored| {
             redefined |= header.kind == OutcomeKind::Definition;
-            match self.fold_one(header, body) {
+            match self.fold_one(header, stored) {
                 Err(fault) if fault.is_quarantine() => {
                     self.stop(fault);
                     return Ok(ControlFlow::Break(()));
@@ -275,18 +296,18 @@ impl Partition {
     }
 
     /// Folds one outcome into the state.
-    fn fold_one(&mut self, header: &Header<'_>, body: &[u8]) -> Result<(), Fault> {
+    fn fold_one(&mut self, header: &Header<'_>, stored: Stored<'_>) -> Result<(), Fault> {
         let malformed = |malformed: Malformed| Fault::Record { offset: header.partition_offset, malformed };
         self.batch.clear();
         let write = match header.kind {
-            OutcomeKind::Event => Some(Write::decode(body).map_err(malformed)?),
+            OutcomeKind::Event => Some(Write::decode(stored.body).map_err(malformed)?),
             _ => None,
         };
         let context = Context { partition: self.id, schema: self.schema.as_deref(), store: &self.store };
-        context.rows_of(header, write.as_ref(), &mut self.batch)?;
+        context.rows_of(header, stored.outcome, write.as_ref(), &mut self.batch)?;
         match header.kind {
             OutcomeKind::Definition => {
-                let definition = Definition::decode(body).map_err(malformed)?;
+                let definition = Definition::decode(stored.body).map_err(malformed)?;
                 let schema = match &self.schema {
                     Some(schema) => schema.redefine(definition),
                     None => Schema::first(definition),

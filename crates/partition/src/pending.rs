@@ -14,7 +14,12 @@ const MOST_BYTES: usize = 64 << 10;
 /// Handed over at this many outcomes.
 const MOST_OUTCOMES: usize = 256;
 
-/// Outcomes in order.
+/// Outcomes in order, and behind them one that may still be given up.
+///
+/// ```text
+///  bytes  | outcome | outcome | outcome | drafted, not kept yet |
+///  ends             ^         ^         ^
+/// ```
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     bytes: Vec<u8>,
@@ -24,14 +29,22 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Takes in an outcome, and hands over if there are enough.
-    pub(crate) fn push(&mut self, log: &Log, header: &Header<'_>, body: &[u8]) -> Result<(), AppendError> {
+    /// Encodes an outcome, in place of one that was not kept, and gives its bytes: those that the log gets, and that the leaf
+    /// of an event covers.
+    pub(crate) fn draft(&mut self, header: &Header<'_>, body: &[u8]) -> &[u8] {
         let offset = header.partition_offset.get();
         if self.ends.is_empty() {
             self.first = offset;
         }
         assert_eq!(offset, self.first + self.ends.len() as u64, "NUM-1: outcomes are dense");
+        let start = self.ends.last().copied().unwrap_or(0);
+        self.bytes.truncate(start);
         header.encode(body, &mut self.bytes);
+        &self.bytes[start..]
+    }
+
+    /// Keeps what was drafted, and hands over if there are enough.
+    pub(crate) fn keep(&mut self, log: &Log) -> Result<(), AppendError> {
         self.ends.push(self.bytes.len());
         if self.bytes.len() >= MOST_BYTES || self.ends.len() >= MOST_OUTCOMES {
             self.hand_over(log)?;

@@ -6,11 +6,12 @@
 //!  2  namespace, partition, 0                          -> next partition offset
 //!  3  namespace, workspace, sequence                   -> last number
 //!  4  namespace, workspace                             -> workspace: its kind
-//!  5  namespace, workspace, workspace offset           -> where that event is
+//!  5  namespace, workspace, workspace offset           -> where that event is, its leaf hash
 //!  6  namespace, workspace, record id                  -> record
 //!  7  namespace, workspace, key                        -> entity
 //!  8  namespace, workspace, client id                  -> last client sequence
 //!  9  namespace, partition, partition offset           -> which record that outcome is of
+//! 10  namespace, workspace, level, number              -> root of that subtree
 //! ```
 //! Keys are big-endian, so that the order of bytes is the order of numbers; values are little-endian. The first byte tells
 //! the kind. Idempotency rows lie in buckets of their own. A row that does not have its form was not written by this program: a fault, never a guess.
@@ -24,6 +25,7 @@ pub(crate) mod offset;
 pub(crate) mod outcome;
 pub(crate) mod record;
 pub(crate) mod schema;
+pub(crate) mod subtree;
 pub(crate) mod version;
 pub(crate) mod workspace;
 

@@ -6,11 +6,13 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use gapless_proof::Hash;
 use gapless_store::Batch;
-use gapless_types::{PartitionId, RecordId};
+use gapless_types::{PartitionId, RecordId, WorkspaceOffset};
 
 use crate::definition::{IdempotencyRule, TrustLevel};
 use crate::error::Fault;
+use crate::hashes;
 use crate::idempotency;
 use crate::outcome::Header;
 use crate::rows;
@@ -52,10 +54,12 @@ impl Context<'_> {
         self.schema.map_or(IdempotencyRule::default(), |schema| schema.definition().idempotency)
     }
 
-    /// Puts all rows of an outcome into a batch: that it exists, what an event changes, and that its key is decided.
+    /// Puts all rows of an outcome into a batch: that it exists, what an event changes, and that its key is decided. `outcome`
+    /// is all of it, as it stands in the partition log.
     pub(crate) fn rows_of(
         &self,
         header: &Header<'_>,
+        outcome: &[u8],
         write: Option<&Write<'_>>,
         batch: &mut Batch,
     ) -> Result<(), Fault> {
@@ -64,7 +68,7 @@ impl Context<'_> {
         trust::check(self.partition, self.level(), entry, &value, self.store)?;
         batch.put(&rows::outcome::key(self.partition, header.partition_offset), &value)?;
         if let Some(write) = write {
-            change(self, header, write, batch)?;
+            change(self, header, outcome, write, batch)?;
         }
         let rule = self.rule();
         idempotency::remember(&self.store.lock(), &rule, header, batch)
@@ -75,19 +79,17 @@ impl Context<'_> {
 fn change(
     context: &Context<'_>,
     header: &Header<'_>,
+    outcome: &[u8],
     write: &Write<'_>,
     batch: &mut Batch,
 ) -> Result<(), Fault> {
-    let (partition, reads) = (context.partition, context.store);
+    let partition = context.partition;
     let (Some(offset), Some(sequence)) = (header.workspace_offset, header.client_sequence) else {
         return Err(Fault::Log("an event without its numbers"));
     };
     let (namespace, workspace) = (partition.namespace, header.workspace);
     let mut key = Vec::new();
-    let index = rows::index::key(namespace, workspace, offset.get());
-    let place = rows::index::value(header.partition_offset);
-    trust::check(partition, context.level(), Entry::Event(workspace, offset.get()), &place, reads)?;
-    batch.put(&index, &place)?;
+    grow_tree(context, header, offset, Hash::of_leaf(outcome), batch)?;
     rows::client::key(namespace, workspace, header.client, &mut key);
     batch.put(&key, &rows::client::value(sequence))?;
     if let (1, Some(kind)) = (offset.get(), header.workspace_kind) {
@@ -115,6 +117,27 @@ fn change(
         }
     }
     change_records(context, header, write, batch)
+}
+
+/// Puts the place and the leaf of an event into a batch, and the roots of subtrees that become full with it.
+fn grow_tree(
+    context: &Context<'_>,
+    header: &Header<'_>,
+    offset: WorkspaceOffset,
+    leaf: Hash,
+    batch: &mut Batch,
+) -> Result<(), Fault> {
+    let (partition, level, reads) = (context.partition, context.level(), context.store);
+    let (namespace, workspace) = (partition.namespace, header.workspace);
+    let place = rows::index::value(header.partition_offset, &leaf);
+    trust::check(partition, level, Entry::Event(workspace, offset.get()), &place, reads)?;
+    batch.put(&rows::index::key(namespace, workspace, offset.get()), &place)?;
+    let roots = hashes::completed(&reads.lock(), namespace, workspace, offset, leaf)?;
+    for (subtree, root) in roots {
+        trust::check(partition, level, Entry::Subtree(workspace, subtree), root.as_bytes(), reads)?;
+        batch.put(&rows::subtree::key(namespace, workspace, subtree), root.as_bytes())?;
+    }
+    Ok(())
 }
 
 /// Puts the records that a write creates or updates into a batch, each once, as they are at its end.

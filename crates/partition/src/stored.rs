@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use gapless_log::Log;
+use gapless_proof::Hash;
 use gapless_types::{Name, PartitionId, PartitionOffset, Position};
 
 use crate::codec::Malformed;
@@ -38,6 +39,11 @@ impl StoredOutcome {
     /// The bytes as they stand in the log.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+
+    /// Its leaf in the tree of its workspace, if it is an event: the hash of all its bytes, numbers included.
+    pub fn leaf_hash(&self) -> Option<Hash> {
+        (self.header().kind == OutcomeKind::Event).then(|| Hash::of_leaf(&self.bytes))
     }
 
     /// What was written, if it is an event.

@@ -78,7 +78,7 @@ impl Storage for StoredNumbers {
 }
 
 /// Every number that an outcome holds.
-fn values_of(header: &Header<'_>, values: &mut Vec<SequenceValue>) {
+pub(crate) fn values_of(header: &Header<'_>, values: &mut Vec<SequenceValue>) {
     let workspace = header.workspace;
     let mut add = |sequence, number| values.push(SequenceValue { workspace, sequence, number });
     if let Some(offset) = header.workspace_offset {

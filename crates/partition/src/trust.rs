@@ -1,6 +1,6 @@
 //! Trust levels: how suspicious the writing of derived state is.
 //!
-//! | level | events: offset index, workspace index | records that are created |
+//! | level | events: offset index, workspace index, subtrees | records that are created |
 //! |---|---|---|
 //! | 0 | must not exist yet | must not exist yet |
 //! | 1 | must not exist yet | written as is |
@@ -12,6 +12,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use gapless_proof::Subtree;
 use gapless_types::{PartitionId, PartitionOffset, WorkspaceId};
 use thiserror::Error;
 
@@ -25,8 +26,10 @@ use crate::state::Reads;
 pub enum Entry {
     /// Which record the outcome at a partition offset is of.
     Outcome(PartitionOffset),
-    /// Where the event at an offset of a workspace is.
+    /// Where the event at an offset of a workspace is, and its leaf hash.
     Event(WorkspaceId, u64),
+    /// Root of a full subtree over the events of a workspace.
+    Subtree(WorkspaceId, Subtree),
     /// A record of a workspace.
     Record(WorkspaceId, u64),
 }
@@ -40,6 +43,9 @@ impl Entry {
             Entry::Event(workspace, offset) => {
                 rows::index::key(partition.namespace, workspace, offset).to_vec()
             }
+            Entry::Subtree(workspace, subtree) => {
+                rows::subtree::key(partition.namespace, workspace, subtree).to_vec()
+            }
             Entry::Record(workspace, id) => rows::record::key(partition.namespace, workspace, id).to_vec(),
         }
     }
@@ -47,7 +53,7 @@ impl Entry {
     /// Whether a level checks it.
     fn is_checked(&self, level: TrustLevel) -> bool {
         match self {
-            Entry::Outcome(_) | Entry::Event(..) => level <= TrustLevel::CheckEvents,
+            Entry::Outcome(_) | Entry::Event(..) | Entry::Subtree(..) => level <= TrustLevel::CheckEvents,
             Entry::Record(..) => level == TrustLevel::CheckAll,
         }
     }
@@ -58,6 +64,7 @@ impl fmt::Display for Entry {
         match self {
             Entry::Outcome(offset) => write!(f, "outcome {offset}"),
             Entry::Event(workspace, offset) => write!(f, "event {offset} of workspace {workspace}"),
+            Entry::Subtree(workspace, subtree) => write!(f, "{subtree} of workspace {workspace}"),
             Entry::Record(workspace, id) => write!(f, "record {id} of workspace {workspace}"),
         }
     }

@@ -25,9 +25,9 @@ use crate::stored::StoredOutcome;
 /// A partition at one moment.
 #[derive(Clone, Debug)]
 pub struct View {
-    partition: PartitionId,
-    log: Log,
-    rows: Arc<Snapshot>,
+    pub(crate) partition: PartitionId,
+    pub(crate) log: Log,
+    pub(crate) rows: Arc<Snapshot>,
     schema: Option<Arc<Schema>>,
     applied: Option<PartitionOffset>,
     time: u64,
@@ -173,7 +173,8 @@ impl View {
         let mut found = Vec::new();
         for row in self.rows.range(range, direction).take(limit) {
             let (_, value) = row?;
-            let offset = rows::index::decode(&value).ok_or(Fault::row("an index row without an offset"))?;
+            let (offset, _) =
+                rows::index::decode(&value).ok_or(Fault::row("an index row without an offset"))?;
             found.push(StoredOutcome::read(&self.log, offset)?);
         }
         Ok(found)
@@ -233,7 +234,7 @@ impl View {
         kind.into_iter().flat_map(|kind| &kind.sequences).map(state).collect()
     }
 
-    fn number(&self, workspace: WorkspaceId, sequence: SequenceId) -> Result<Option<u64>, Fault> {
+    pub(crate) fn number(&self, workspace: WorkspaceId, sequence: SequenceId) -> Result<Option<u64>, Fault> {
         let row = self.rows.get(&rows::number::key(self.partition.namespace, workspace, sequence))?;
         row.map(|row| rows::number::decode(&row).ok_or(Fault::row("a number that is none"))).transpose()
     }

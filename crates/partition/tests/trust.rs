@@ -7,6 +7,7 @@ mod harness;
 
 use std::path::Path;
 
+use gapless_partition::proof::Subtree;
 use gapless_partition::{
     ApplyError, Entry, Fault, NewId, Operation, Outcome, Partition, SequenceViolation, TrustLevel, Value,
     Write,
@@ -56,6 +57,57 @@ fn next_entries() -> [Entry; 3] {
         Entry::Event(workspace(1), 2),
         Entry::Record(workspace(1), 200_002),
     ]
+}
+
+/// With 255 events in its workspace and everything in the checkpoint, so that the next event fills a subtree.
+fn nearly_full(level: TrustLevel) -> Bench {
+    let mut bench = bench(level);
+    for key in 2..256 {
+        bench.apply(write_command(1000 + key, &event(1)));
+    }
+    bench
+}
+
+const FIRST_SUBTREE: Entry = Entry::Subtree(workspace(1), Subtree { level: 1, number: 0 });
+
+#[test]
+fn a_foreign_root_of_a_subtree_is_found_like_a_foreign_event() {
+    for level in LEVELS {
+        let mut bench = nearly_full(level);
+        plant(&mut bench, FIRST_SUBTREE, &[7; 32]);
+        let outcome = bench.try_apply(&write_command(2, &event(1)));
+        if level == TrustLevel::TrustAll {
+            assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
+            continue;
+        }
+        let found = violation(outcome.unwrap_err());
+        assert_eq!((found.entry, &found.found[..]), (FIRST_SUBTREE, &[7; 32][..]));
+        assert_eq!(bench.partition().log().next().get(), 257, "nothing was appended");
+    }
+}
+
+#[test]
+fn a_foreign_leaf_with_the_right_place_is_found() {
+    let mut bench = bench(TrustLevel::CheckAll);
+    // The partition offset that the next event gets, and another hash.
+    let place = [3_u64.to_le_bytes().as_slice(), &[9; 32]].concat();
+    plant(&mut bench, Entry::Event(workspace(1), 2), &place);
+    let found = violation(bench.try_apply(&write_command(2, &order())).unwrap_err());
+    assert_eq!(found.found[..8], found.expected[..8]);
+    assert_ne!(found.found, found.expected);
+}
+
+#[test]
+fn a_subtree_is_made_of_the_event_at_hand_where_a_level_trusts() {
+    let sound = {
+        let mut bench = nearly_full(TrustLevel::TrustAll);
+        bench.apply(write_command(2, &event(1)));
+        bench.digest()
+    };
+    let mut bench = nearly_full(TrustLevel::TrustAll);
+    plant(&mut bench, Entry::Event(workspace(1), 256), b"a foreign value");
+    bench.apply(write_command(2, &event(1)));
+    assert_eq!(bench.digest(), sound);
 }
 
 fn violation(error: ApplyError) -> SequenceViolation {

@@ -2,8 +2,10 @@
 
 /// The key.
 pub(crate) const KEY: [u8; 1] = [0];
-/// The only version there is so far.
-pub(crate) const VERSION: u32 = 1;
+/// The version that is written. Stores of earlier ones are rebuilt from the partition log.
+///
+/// 1 had no hashes; 2 has leaf hashes in the workspace index, and roots of subtrees.
+pub(crate) const VERSION: u32 = 2;
 
 pub(crate) fn decode(value: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(value.try_into().ok()?))

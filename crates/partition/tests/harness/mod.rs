@@ -186,7 +186,7 @@ pub(crate) fn record(at: u64, time: u64, command: &[u8]) -> Record<'_> {
     Record { offset: PartitionOffset::new(at + 1).unwrap(), log_index: LogIndex::new(10 + at), time, command }
 }
 
-pub(crate) fn workspace(id: u64) -> WorkspaceId {
+pub(crate) const fn workspace(id: u64) -> WorkspaceId {
     WorkspaceId::new(id)
 }
 
