@@ -1,0 +1,25 @@
+//! Agrees with other nodes on one order of opaque entries: openraft over the log.
+//!
+//! - [`Replicator`] is all the engine sees of it, [`Machine`] all it sees of the engine.
+//! - A single voter walks the same path as a cluster, with one sync per group of proposals and none besides.
+//! - An acknowledged entry is on stable storage of a quorum (ACK-1), and dispatched only when it is on stable storage here (WM-1).
+//! - What lies on disk has an encoding of its own, drawn in `docs/format.md`.
+//!
+//! Must not know: partitions, projections, what entries mean; sockets.
+
+mod error;
+mod identity;
+pub mod limits;
+mod machine;
+mod members;
+mod proposal;
+mod replicator;
+
+pub use error::{
+    ChangeError, EntriesError, InstallError, OpenError, ReadPointError, SnapshotError, Stopped, TransferError,
+};
+pub use identity::{ClusterId, Identity, NodeId, Term};
+pub use machine::{Committed, CommittedBody, Machine, MachineFault, SnapshotBody, SnapshotSource};
+pub use members::{Members, MembersError};
+pub use proposal::{Leader, ProposalTicket, Refusal};
+pub use replicator::{Leadership, Progress, Replicator, Statistics};
