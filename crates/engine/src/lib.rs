@@ -18,6 +18,7 @@ pub mod entry;
 pub mod limits;
 pub mod log_time;
 mod node;
+pub mod offsets;
 mod ranges;
 
 pub use node::NodeId;
