@@ -20,5 +20,6 @@ pub mod log_time;
 mod node;
 pub mod offsets;
 mod ranges;
+pub mod watermarks;
 
 pub use node::NodeId;
