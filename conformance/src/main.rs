@@ -7,6 +7,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to a terminal")]
 
+mod acks;
 mod ids;
 mod report;
 mod sequencer;
@@ -20,7 +21,7 @@ use crate::report::Report;
 /// A suite by name.
 type Suite = (&'static str, fn(&str) -> Result<Report>);
 
-const SUITES: &[Suite] = &[("ids", ids::run), ("sequencer", sequencer::run)];
+const SUITES: &[Suite] = &[("acks", acks::run), ("ids", ids::run), ("sequencer", sequencer::run)];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -46,7 +46,7 @@ pub use definition::{AtCap, DEFAULT_KIND, Definition, IdempotencyRule, RecordRul
 pub use error::{ApplyError, CheckpointFailed, Fault};
 pub use gapless_proof as proof;
 pub use gapless_store::Direction;
-pub use open::{OpenError, Opened, Options};
+pub use open::{OpenError, Opened, Opening, Options};
 pub use outcome::{
     Committed, Header, Outcome, OutcomeKind, Refusal, RefusalCode, RequestDigest, TransactionId,
 };

@@ -4,14 +4,14 @@
 //! store that is damaged, missing or of another version is rebuilt from the whole log (LOG-1).
 
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gapless_log::io::Io;
 use gapless_log::{Log, OpenError as LogOpenError, OpenReport};
 use gapless_sequencer::{CacheBudget, Drive, Params, Sequencer};
 use gapless_store::{Batch, Budget, OpenError as StoreOpenError, Store};
-use gapless_types::{PartitionId, PartitionOffset, Position, RecordId, SequenceId};
+use gapless_types::{LogIndex, PartitionId, PartitionOffset, Position, RecordId, SequenceId};
 use thiserror::Error;
 
 use crate::codec::Malformed;
@@ -133,16 +133,63 @@ impl Partition {
         id: PartitionId,
         options: &Options,
     ) -> Result<(Self, Opened), OpenError> {
-        let dir = dir.as_ref();
-        io.create_dir(dir).map_err(|source| {
-            OpenError::Log(LogOpenError::Io { action: "create", path: dir.to_path_buf(), source })
+        Self::begin(io, dir, id, options)?.finish()
+    }
+
+    /// The first half of opening: the log, which says where the partition stands. That takes a moment, however much there is to
+    /// fold afterwards.
+    ///
+    /// # Errors
+    /// If the log cannot be opened.
+    pub fn begin(
+        io: &Arc<dyn Io>,
+        dir: impl AsRef<Path>,
+        id: PartitionId,
+        options: &Options,
+    ) -> Result<Opening, OpenError> {
+        let dir = dir.as_ref().to_path_buf();
+        io.create_dir(&dir).map_err(|source| {
+            OpenError::Log(LogOpenError::Io { action: "create", path: dir.clone(), source })
         })?;
+        let (log, report) =
+            Log::open(io.clone(), log_dir(&dir), options.log.clone()).map_err(OpenError::Log)?;
+        Ok(Opening { io: io.clone(), dir, id, options: options.clone(), log, report })
+    }
+}
+
+/// A partition whose log is open, and whose state is not up to it yet.
+#[derive(Debug)]
+pub struct Opening {
+    io: Arc<dyn Io>,
+    dir: PathBuf,
+    id: PartitionId,
+    options: Options,
+    log: Log,
+    report: OpenReport,
+}
+
+impl Opening {
+    /// The last outcome in the log, and where its record stands in the replicated log.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn last(&self) -> Result<Option<(PartitionOffset, LogIndex)>, OpenError> {
+        let last = self.log.next().previous().and_then(|last| PartitionOffset::new(last.get()));
+        let Some(offset) = last else { return Ok(None) };
+        let stored = StoredOutcome::read(&self.log, offset).map_err(OpenError::Fold)?;
+        Ok(Some((offset, stored.header().log_index)))
+    }
+
+    /// The second half: opens the store and folds the tail of the log into it.
+    ///
+    /// # Errors
+    /// If the store cannot be opened, or the tail cannot be folded. A store that is only damaged is rebuilt.
+    pub fn finish(self) -> Result<(Partition, Opened), OpenError> {
+        let Self { io, dir, id, options, mut log, mut report } = self;
         let mut rebuilt = None;
         loop {
-            let (log, report) =
-                Log::open(io.clone(), log_dir(dir), options.log.clone()).map_err(OpenError::Log)?;
-            let opened = open_store(io, dir, options, &mut rebuilt)
-                .and_then(|store| fold(id, log.clone(), store, options));
+            let opened = open_store(&io, &dir, &options, &mut rebuilt)
+                .and_then(|store| fold(id, log.clone(), store, &options));
             let error = match opened {
                 Ok((partition, checkpoint, folded)) => {
                     return Ok((partition, Opened { checkpoint, folded, rebuilt, log: report }));
@@ -155,8 +202,10 @@ impl Partition {
                 return Err(error);
             }
             // Found only when its rows were read: once more from nothing.
-            Store::discard(io.clone(), store_dir(dir)).map_err(OpenError::Store)?;
+            Store::discard(io.clone(), store_dir(&dir)).map_err(OpenError::Store)?;
             rebuilt = Some(error.to_string_with_cause());
+            (log, report) =
+                Log::open(io.clone(), log_dir(&dir), options.log.clone()).map_err(OpenError::Log)?;
         }
     }
 }

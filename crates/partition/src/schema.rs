@@ -189,7 +189,8 @@ impl Schema {
     }
 
     /// Appends the bytes of the schema: the definition, then the ids.
-    pub(crate) fn encode(&self, into: &mut Vec<u8>) {
+    /// Appends it as it is stored.
+    pub fn encode(&self, into: &mut Vec<u8>) {
         let mut definition = Vec::new();
         self.definition.encode(&mut definition);
         into.put_long(&definition);
@@ -211,7 +212,11 @@ impl Schema {
         }
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+    /// Takes a stored one apart.
+    ///
+    /// # Errors
+    /// If it has another form than this program writes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut take = Take::new(bytes);
         let definition = Definition::decode(take.long("definition")?)?;
         let kinds = named(&mut take, |take| {

@@ -1,0 +1,35 @@
+//! Every limit of the engine's parts, each with its unit. What exceeds one is refused with a typed error.
+//!
+//! Must not know: who enforces them, or how.
+
+use std::time::Duration;
+
+use gapless_types::limits::{MAX_RECORD_BYTES, MAX_WRITE_BYTES};
+
+/// Most records in one entry: one definition for every partition that a namespace can have, and one more.
+pub const MAX_ENTRY_RECORDS: usize = 65_536;
+/// Longest entry, in bytes. A quarter of a record of the log is left to whoever wraps it.
+pub const MAX_ENTRY_BYTES: usize = MAX_RECORD_BYTES as usize / 4 * 3;
+/// Longest payload of a record that certainly fits an entry, in bytes: a write with its key.
+pub const MAX_COMMAND_BYTES: usize = MAX_WRITE_BYTES + 64 * 1024;
+
+/// How far a leader's clock may be from the median of the voters', unless configured.
+pub const MAX_CLOCK_SKEW: Duration = Duration::from_secs(10);
+/// A voter's clock reading that is older than this says nothing any more.
+pub const MAX_CLOCK_READING_AGE: Duration = Duration::from_secs(30);
+
+/// Dispatched entries of a partition whose log indexes are remembered one by one until they are applied. Beyond it they are
+/// remembered as one, and what is applied through is told a little later than it could be.
+pub const MAX_REMEMBERED_ENTRIES: usize = 1024;
+
+/// Most pins on a replicated log at one time.
+pub const MAX_PINS: usize = 1024;
+
+/// Most batches that a proposer has in flight.
+pub const MAX_BATCHES_IN_FLIGHT: usize = 64;
+
+/// Writes up to this many bytes are small: a part of every budget is theirs alone.
+pub const SMALL_WRITE_BYTES: u64 = 64 * 1024;
+
+const _: () = assert!(MAX_COMMAND_BYTES < MAX_ENTRY_BYTES / 4 * 3, "a command fits an entry");
+const _: () = assert!(MAX_ENTRY_BYTES < MAX_RECORD_BYTES as usize, "an entry fits a record of the log");
