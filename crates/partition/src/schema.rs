@@ -189,7 +189,6 @@ impl Schema {
     }
 
     /// Appends the bytes of the schema: the definition, then the ids.
-    /// Appends it as it is stored.
     pub fn encode(&self, into: &mut Vec<u8>) {
         let mut definition = Vec::new();
         self.definition.encode(&mut definition);
