@@ -7,13 +7,27 @@
 //!
 //! Must not know: partitions, projections, what entries mean; sockets.
 
+// The machine of the tests is written against the crate by its name.
+#[cfg(test)]
+extern crate self as gapless_consensus;
+
 mod error;
+mod format;
 mod identity;
 pub mod limits;
 mod machine;
 mod members;
+pub mod message;
+pub mod network;
+mod node;
+mod open;
 mod proposal;
+mod raft;
 mod replicator;
+mod settings;
+mod storage;
+mod watcher;
+mod watermarks;
 
 pub use error::{
     ChangeError, EntriesError, InstallError, OpenError, ReadPointError, SnapshotError, Stopped, TransferError,
@@ -21,5 +35,8 @@ pub use error::{
 pub use identity::{ClusterId, Identity, NodeId, Term};
 pub use machine::{Committed, CommittedBody, Machine, MachineFault, SnapshotBody, SnapshotSource};
 pub use members::{Members, MembersError};
+pub use node::Node;
+pub use open::{Config, Start};
 pub use proposal::{Leader, ProposalTicket, Refusal};
 pub use replicator::{Leadership, Progress, Replicator, Statistics};
+pub use settings::Settings;

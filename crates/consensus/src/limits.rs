@@ -10,6 +10,8 @@ pub const MAX_ENTRY_BYTES: usize = MAX_RECORD_BYTES as usize - ENTRY_HEADER_BYTE
 pub const MAX_MEMBERS: usize = 64;
 /// Longest address of a member, in bytes of UTF-8.
 pub const MAX_ADDRESS_BYTES: usize = 255;
+/// Most changes of members that can take place between two snapshots; a change by joint consensus counts twice.
+pub const MAX_CHANGES_BETWEEN_SNAPSHOTS: usize = 1000;
 /// Most proposals that may wait to be taken up. More are refused.
 pub const MAX_WAITING_PROPOSALS: usize = 4096;
 /// Most bytes of entries read, or sent to a follower, at once. A single longer entry goes alone.

@@ -1,0 +1,175 @@
+//! Our network as the consensus library wants it.
+//!
+//! Must not know: how links work.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::future::{self, BoxFuture, Either};
+use futures_util::stream::{BoxStream, Stream, StreamExt};
+use openraft::alias::SnapshotOf;
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{
+    Backoff, NetBackoff, NetSnapshot, NetStreamAppend, NetTransferLeader, NetVote, RPCOption,
+    RaftNetworkFactory,
+};
+use openraft::raft::{
+    AppendEntriesRequest, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+
+use super::{Channel, Link, LinkError, Network, Route};
+use crate::identity::{Identity, NodeId};
+use crate::message::{Request, Response};
+use crate::raft::{self, Address, Group, RaftVoteValue};
+use crate::settings::Patience;
+use crate::storage::spool;
+use crate::storage::state_machine::SnapshotData;
+
+/// Makes connections for one node.
+pub(crate) struct Factory {
+    pub(crate) network: Arc<dyn Network>,
+    pub(crate) identity: Identity,
+    pub(crate) patience: Patience,
+}
+
+impl Factory {
+    fn connect(&self, to: NodeId, address: &Address, channel: Channel) -> Peer {
+        let Identity { cluster, group, node: from } = self.identity;
+        let route = Route { cluster, group, from, to, address: address.0.clone(), channel };
+        Peer { to, link: self.network.connect(route), patience: self.patience }
+    }
+}
+
+impl RaftNetworkFactory<Group> for Factory {
+    type Network = Peer;
+
+    async fn new_client(&mut self, target: NodeId, node: &Address) -> Peer {
+        self.connect(target, node, Channel::Entries)
+    }
+
+    async fn new_heartbeat_client(&mut self, target: NodeId, node: &Address) -> Peer {
+        self.connect(target, node, Channel::Liveness)
+    }
+
+    async fn new_snapshot_client(&mut self, target: NodeId, node: &Address) -> Peer {
+        self.connect(target, node, Channel::Snapshots)
+    }
+}
+
+/// A connection to a peer.
+pub(crate) struct Peer {
+    to: NodeId,
+    link: Box<dyn Link>,
+    patience: Patience,
+}
+
+impl Peer {
+    async fn ask_for_vote(&mut self, request: Request) -> Result<VoteResponse<Group>, RPCError<Group>> {
+        match self.link.call(request, self.patience.vote).await {
+            Ok(Response::Vote { vote, granted, last }) => {
+                Ok(VoteResponse::new(raft::raft_vote(vote), last.map(raft::raft_log_id), granted))
+            }
+            Ok(Response::TransferLeader { .. }) => Err(rpc_error(&LinkError::Broken(self.to))),
+            Err(error) => Err(rpc_error(&error)),
+        }
+    }
+}
+
+impl NetBackoff<Group> for Peer {
+    fn backoff(&self) -> Option<Backoff> {
+        None
+    }
+}
+
+impl NetStreamAppend<Group> for Peer {
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        _: RPCOption,
+    ) -> BoxFuture<
+        's,
+        Result<BoxStream<'s, Result<StreamAppendResult<Group>, RPCError<Group>>>, RPCError<Group>>,
+    >
+    where
+        S: Stream<Item = AppendEntriesRequest<Group>> + Send + Unpin + 'static,
+    {
+        let requests = input.map(raft::append_request).boxed();
+        Box::pin(async move {
+            let answers = self.link.append(requests, self.patience.append).await;
+            let answers = answers
+                .map_err(|error| rpc_error(&error))?
+                .map(|answer| answer.map(raft::raft_append_result).map_err(|error| rpc_error(&error)));
+            Ok(answers.boxed())
+        })
+    }
+}
+
+impl NetVote<Group> for Peer {
+    async fn vote(
+        &mut self,
+        request: VoteRequest<Group>,
+        _: RPCOption,
+    ) -> Result<VoteResponse<Group>, RPCError<Group>> {
+        self.ask_for_vote(Request::Vote(raft::vote_request(&request))).await
+    }
+
+    async fn pre_vote(
+        &mut self,
+        request: VoteRequest<Group>,
+        _: RPCOption,
+    ) -> Result<VoteResponse<Group>, RPCError<Group>> {
+        self.ask_for_vote(Request::PreVote(raft::vote_request(&request))).await
+    }
+}
+
+impl NetTransferLeader<Group> for Peer {
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<Group>,
+        _: RPCOption,
+    ) -> Result<TransferLeaderResponse<Group>, RPCError<Group>> {
+        let message = Request::TransferLeader {
+            from: raft::vote(request.from_leader()),
+            to: *request.to_node_id(),
+            last: request.last_log_id().map(raft::entry_id),
+        };
+        match self.link.call(message, self.patience.vote).await {
+            Ok(Response::TransferLeader { accepted: true }) => Ok(Ok(())),
+            // The leader only notes the refusal, and goes on leading.
+            Ok(_) => Err(rpc_error(&LinkError::Broken(self.to))),
+            Err(error) => Err(rpc_error(&error)),
+        }
+    }
+}
+
+impl NetSnapshot<Group> for Peer {
+    type SnapshotData = SnapshotData;
+
+    async fn full_snapshot(
+        &mut self,
+        vote: RaftVoteValue,
+        snapshot: SnapshotOf<Group, SnapshotData>,
+        cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
+        _: RPCOption,
+    ) -> Result<SnapshotResponse<Group>, StreamingError<Group>> {
+        let data = snapshot.snapshot;
+        let stream = spool::stream_of(data.header(), data.body());
+        let sent = self.link.send_snapshot(raft::vote(&vote), stream);
+        match future::select(sent, pin!(cancel)).await {
+            Either::Left((Ok(vote), _)) => Ok(SnapshotResponse::new(raft::raft_vote(vote))),
+            Either::Left((Err(error), _)) => Err(rpc_error(&error).into()),
+            Either::Right((closed, _)) => Err(closed.into()),
+        }
+    }
+}
+
+fn rpc_error(error: &LinkError) -> RPCError<Group> {
+    match error {
+        LinkError::Unreachable(_) | LinkError::Refused { .. } => {
+            RPCError::Unreachable(Unreachable::new(error))
+        }
+        LinkError::Broken(_) => RPCError::Network(NetworkError::new(error)),
+    }
+}

@@ -1,0 +1,137 @@
+//! What peers ask of this node, handed to the consensus library.
+//!
+//! Invariants
+//! - What is meant for another cluster, group or node is refused: a node at a reused address must not answer for its
+//!   predecessor.
+//!
+//! Must not know: how messages travel.
+
+use std::future::ready;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{BoxStream, StreamExt};
+use gapless_log::io::Io;
+use openraft::Raft;
+use openraft::raft::TransferLeaderRequest;
+
+use super::{Answers, Inbound, LinkError, Route, SnapshotStream};
+use crate::error::InstallError;
+use crate::identity::Identity;
+use crate::machine::CommittedBody;
+use crate::message::{AppendRequest, Request, Response, Vote};
+use crate::raft::{self, Group};
+use crate::storage::spool::Spool;
+use crate::storage::state_machine::{SnapshotData, StateMachine};
+
+/// Receives for one node.
+#[derive(Clone)]
+pub(crate) struct Reception {
+    pub(crate) raft: Raft<Group, StateMachine>,
+    pub(crate) identity: Identity,
+    pub(crate) io: Arc<dyn Io>,
+    pub(crate) dir: PathBuf,
+    /// Where the chance of what is spawned for a peer comes from.
+    pub(crate) seed: u64,
+    /// One snapshot at a time: there is one file for it.
+    pub(crate) receiving: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Reception {
+    fn check(&self, route: &Route) -> Result<(), LinkError> {
+        let Identity { cluster, group, node } = self.identity;
+        if (route.cluster, route.group, route.to) == (cluster, group, node) {
+            return Ok(());
+        }
+        let reason = format!("this is {}", self.identity).into();
+        Err(LinkError::Refused { node, reason })
+    }
+
+    fn refused(&self, reason: impl ToString) -> LinkError {
+        LinkError::Refused { node: self.identity.node, reason: reason.to_string().into() }
+    }
+
+    async fn answer(self, request: Request) -> Result<Response, LinkError> {
+        match request {
+            Request::Vote(request) => {
+                let voted = self.raft.vote(raft::raft_vote_request(request)).await;
+                voted.map(|voted| raft::vote_response(&voted)).map_err(|error| self.refused(error))
+            }
+            Request::PreVote(request) => {
+                let voted = self.raft.pre_vote(raft::raft_vote_request(request)).await;
+                voted.map(|voted| raft::vote_response(&voted)).map_err(|error| self.refused(error))
+            }
+            Request::TransferLeader { from, to, last } => {
+                let (from, last) = (raft::raft_vote(from), last.map(raft::raft_log_id));
+                let handled =
+                    self.raft.handle_transfer_leader(TransferLeaderRequest::new(from, to, last)).await;
+                let handled = handled.map_err(|error| self.refused(error))?;
+                Ok(Response::TransferLeader { accepted: handled.is_ok() })
+            }
+        }
+    }
+
+    async fn install(self, vote: Vote, snapshot: SnapshotStream) -> Result<Vote, InstallError> {
+        let _one_at_a_time = self.receiving.lock().await;
+        let spool = Spool::receive(self.io.clone(), &self.dir, snapshot).await?;
+        if !spool.header.fits(&self.identity) {
+            return Err(InstallError::Foreign);
+        }
+        let snapshot = SnapshotData::Received(Arc::new(spool)).into_snapshot();
+        let installed = self.raft.install_full_snapshot(raft::raft_vote(vote), snapshot).await;
+        let installed = installed.map_err(|fatal| InstallError::Stopped(raft::stopped(&fatal)))?;
+        Ok(raft::vote(&installed.vote))
+    }
+}
+
+impl Inbound for Reception {
+    fn call(&self, route: &Route, request: Request) -> BoxFuture<'static, Result<Response, LinkError>> {
+        let (checked, this) = (self.check(route), self.clone());
+        Box::pin(async move {
+            checked?;
+            this.answer(request).await
+        })
+    }
+
+    fn append(
+        &self,
+        route: &Route,
+        requests: BoxStream<'static, AppendRequest>,
+    ) -> BoxFuture<'static, Result<Answers<'static>, LinkError>> {
+        let (checked, this) = (self.check(route), self.clone());
+        Box::pin(async move {
+            checked?;
+            // Members that cannot be come from no leader of ours: the stream ends in front of them.
+            let requests = requests.take_while(|request| ready(is_sound(request)));
+            let requests = requests.map(raft::raft_append_request);
+            let raft = this.raft.clone();
+            let answers = raft::seeded(this.seed, async move { raft.stream_append(requests).boxed() }).await;
+            let answers = answers.map(move |answer| match answer {
+                Ok(result) => Ok(raft::append_response(&result)),
+                Err(fatal) => Err(this.refused(fatal)),
+            });
+            Ok(answers.boxed())
+        })
+    }
+
+    fn install_snapshot(
+        &self,
+        route: &Route,
+        vote: Vote,
+        snapshot: SnapshotStream,
+    ) -> BoxFuture<'static, Result<Vote, InstallError>> {
+        let (checked, this) = (self.check(route), self.clone());
+        Box::pin(async move {
+            checked.map_err(|_| InstallError::Foreign)?;
+            this.install(vote, snapshot).await
+        })
+    }
+}
+
+fn is_sound(request: &AppendRequest) -> bool {
+    request.entries.iter().all(|entry| match &entry.body {
+        CommittedBody::Members(members) => members.check().is_ok(),
+        CommittedBody::Blank | CommittedBody::Entry(_) => true,
+    })
+}

@@ -1,0 +1,113 @@
+//! Tells everybody who waits what the consensus library, the log and the machine have come to.
+//!
+//! Must not know: who waits.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::future::{Either, select};
+use gapless_types::LogIndex;
+use openraft::RaftMetrics;
+use openraft::alias::WatchReceiverOf;
+use openraft::async_runtime::watch::WatchReceiver;
+use tokio::sync::watch;
+
+use crate::error::Stopped;
+use crate::identity::{NodeId, Term};
+use crate::message::EntryId;
+use crate::proposal::Leader;
+use crate::raft::{self, Group};
+use crate::replicator::{Leadership, Progress};
+use crate::storage::log_store::{LogStore, log_index};
+use crate::watermarks::{Watermarks, raise};
+
+pub(crate) type Metrics = WatchReceiverOf<Group, RaftMetrics<Group>>;
+
+/// Watches over one node.
+pub(crate) struct Watcher {
+    pub(crate) node: NodeId,
+    pub(crate) metrics: Metrics,
+    pub(crate) store: LogStore,
+    pub(crate) watermarks: Arc<Watermarks>,
+    pub(crate) leadership: Arc<watch::Sender<Leadership>>,
+}
+
+impl Watcher {
+    /// Runs until the node stops.
+    pub(crate) async fn run(mut self) {
+        let mut settlements = self.store.settlements.subscribe();
+        let mut term_start = self.watermarks.term_start.subscribe();
+        loop {
+            self.tell();
+            if self.leadership.borrow().stopped.is_some() {
+                return;
+            }
+            let (settled, started) = (pin!(settlements.changed()), pin!(term_start.changed()));
+            let running = match select(pin!(self.metrics.changed()), select(settled, started)).await {
+                Either::Left((changed, _)) => changed.is_ok(),
+                Either::Right(_) => true,
+            };
+            if !running {
+                stop(&self.leadership, "closed");
+                return;
+            }
+        }
+    }
+
+    /// Brings everything up to date.
+    pub(crate) fn tell(&self) {
+        let metrics = self.metrics.borrow_watched();
+        let leadership = leadership(self.node, &metrics, *self.watermarks.term_start.borrow());
+        let committed = metrics.local_committed.as_ref().map(|id| LogIndex::new(id.index));
+        drop(metrics);
+        self.leadership.send_if_modified(|known| {
+            let changed = *known != leadership && known.stopped.is_none();
+            if changed {
+                *known = leadership;
+            }
+            changed
+        });
+        let log = &self.store.log;
+        self.watermarks.progress.send_if_modified(|progress| {
+            let before = *progress;
+            progress.first_kept = Some(log_index(log.first()));
+            progress.appended = log.next().previous().map(log_index);
+            raise(&mut progress.durable, log.durable().previous().map(log_index));
+            raise(&mut progress.committed, committed);
+            *progress != before
+        });
+    }
+}
+
+fn leadership(node: NodeId, metrics: &RaftMetrics<Group>, term_start: Option<EntryId>) -> Leadership {
+    let term = Term::new(metrics.current_term);
+    let members = metrics.membership_config.membership();
+    let leader = metrics.current_leader.map(|leader| Leader {
+        node: leader,
+        address: members.get_node(&leader).cloned().unwrap_or_default().0,
+    });
+    Leadership {
+        term,
+        is_self: metrics.current_leader == Some(node),
+        leader,
+        term_start: term_start.filter(|start| start.term == term).map(|start| start.index),
+        stopped: metrics.running_state.as_ref().err().map(raft::stopped),
+    }
+}
+
+/// Says once and for all that the node has stopped.
+pub(crate) fn stop(leadership: &watch::Sender<Leadership>, reason: &str) {
+    leadership.send_if_modified(|known| {
+        let running = known.stopped.is_none();
+        if running {
+            let stopped = Some(Stopped { reason: reason.into() });
+            *known = Leadership { term: known.term, stopped, ..Leadership::default() };
+        }
+        running
+    });
+}
+
+/// A progress that is only read.
+pub(crate) fn now(watermarks: &Watermarks) -> Progress {
+    *watermarks.progress.borrow()
+}
