@@ -17,9 +17,11 @@ pub mod acknowledgements;
 pub mod entry;
 pub mod limits;
 pub mod log_time;
+pub mod masters;
 mod node;
 pub mod offsets;
 mod ranges;
+pub mod retention;
 pub mod watermarks;
 
 pub use node::NodeId;
