@@ -1,29 +1,237 @@
-//! What tells the nodes of a cluster apart.
+//! What the tasks of a node share: the slots of its partitions, and what is known of the log.
 //!
-//! Must not know: addresses, roles, who is alive.
+//! Locks are taken in this order and held for moments: core, slots, queues. No lock is held while somebody is waited for.
+//!
+//! Must not know: the interface of the engine.
 
-use std::fmt;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
-/// A node. Never used again, also not after the node was removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(u64);
+use gapless_consensus::{Members, Replicator};
+use gapless_log::io::Io;
+use gapless_types::{GroupId, LogIndex, PartitionId};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
 
-impl NodeId {
-    /// The node with this id.
-    #[must_use]
-    pub const fn new(id: u64) -> Self {
-        Self(id)
+use crate::acks::Acks;
+use crate::admission::Admission;
+use crate::catalog::{Catalog, CatalogFile};
+use crate::entry::MachineVersion;
+use crate::limits::MAX_REMEMBERED_FATES;
+use crate::log_time::{Clock, LogTime};
+use crate::offsets::{BatchId, Dispatch, Fate, Proposer};
+use crate::recall::Recall;
+use crate::slot::Slot;
+use crate::watermarks::Watermarks;
+use crate::workers::Workers;
+
+/// What the tasks of a node share.
+pub(crate) struct Node {
+    pub(crate) group: GroupId,
+    pub(crate) io: Arc<dyn Io>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) workers: Workers,
+    pub(crate) runtime: Handle,
+    pub(crate) partition_options: gapless_partition::Options,
+    pub(crate) catalog_file: CatalogFile,
+    /// Where the partitions are; another directory after a snapshot was installed.
+    pub(crate) generation: AtomicU64,
+    pub(crate) catalog: watch::Sender<Arc<Catalog>>,
+    /// The catalog that is on disk, and up to where everything is in checkpoints.
+    pub(crate) durable: watch::Sender<Durable>,
+    pub(crate) slots: RwLock<BTreeMap<PartitionId, Arc<Slot>>>,
+    core: Mutex<Core>,
+    pub(crate) recall: Recall,
+    pub(crate) admission: Admission,
+    pub(crate) acks: Acks,
+    /// The entry that is being dispatched or was, plus one.
+    announced: AtomicU64,
+    pub(crate) dispatched: watch::Sender<Option<LogIndex>>,
+    pub(crate) replicator: OnceLock<Arc<dyn Replicator>>,
+    /// Wakes the proposer when a batch has its fate.
+    pub(crate) resolved: Notify,
+    /// Wakes the keeper.
+    pub(crate) keeper: Notify,
+    pub(crate) closing: watch::Sender<bool>,
+    pub(crate) alarms: Mutex<Vec<String>>,
+    pub(crate) reopen_delay: Duration,
+}
+
+/// What of the catalog is on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Durable {
+    pub(crate) catalog: Arc<Catalog>,
+    /// Everything up to here is in checkpoints.
+    pub(crate) covered: Option<LogIndex>,
+}
+
+/// What is known of the log, as far as it was dispatched.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) dispatch: Dispatch,
+    pub(crate) watermarks: Watermarks,
+    pub(crate) proposer: Proposer,
+    /// Log time of the last entry.
+    pub(crate) time: LogTime,
+    pub(crate) machine_version: MachineVersion,
+    pub(crate) members: Members,
+    /// Batches that are committed and not dispatched yet.
+    awaited: BTreeMap<LogIndex, BatchId>,
+    /// Entries that were dispatched before anybody said whose they are.
+    fates: BTreeMap<LogIndex, Fate>,
+}
+
+impl Core {
+    pub(crate) fn new(watermarks: Watermarks) -> Self {
+        Self {
+            dispatch: Dispatch::default(),
+            watermarks,
+            proposer: Proposer::default(),
+            time: LogTime::ZERO,
+            machine_version: MachineVersion::FIRST,
+            members: Members::default(),
+            awaited: BTreeMap::new(),
+            fates: BTreeMap::new(),
+        }
     }
 
-    /// The id.
-    #[must_use]
-    pub const fn get(self) -> u64 {
-        self.0
+    /// An entry was dispatched with this fate.
+    pub(crate) fn settle(&mut self, index: LogIndex, fate: Fate) {
+        match self.awaited.remove(&index) {
+            Some(batch) => self.proposer.resolve(batch, fate),
+            None => {
+                self.fates.insert(index, fate);
+                while self.fates.len() > MAX_REMEMBERED_FATES {
+                    self.fates.pop_first();
+                }
+            }
+        }
+    }
+
+    /// A batch was committed as this entry.
+    pub(crate) fn committed(&mut self, batch: BatchId, index: LogIndex) {
+        match self.fates.remove(&index) {
+            Some(fate) => self.proposer.resolve(batch, fate),
+            None => {
+                self.awaited.insert(index, batch);
+            }
+        }
+    }
+
+    /// A change of leader: what was in flight is told in another way.
+    pub(crate) fn forget_flights(&mut self) {
+        self.awaited.clear();
+        self.fates.clear();
     }
 }
 
-impl fmt::Display for NodeId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, formatter)
+/// What a node is made of.
+pub(crate) struct Parts {
+    pub(crate) group: GroupId,
+    pub(crate) io: Arc<dyn Io>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) workers: Workers,
+    pub(crate) runtime: Handle,
+    pub(crate) partition_options: gapless_partition::Options,
+    pub(crate) catalog_file: CatalogFile,
+    pub(crate) generation: u64,
+    pub(crate) durable: Durable,
+    pub(crate) recall: Recall,
+    pub(crate) admission: Admission,
+    pub(crate) reopen_delay: Duration,
+}
+
+impl Node {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let core = Core::new(Watermarks::starting_at(parts.durable.covered));
+        let announced = parts.durable.covered.map_or(0, |covered| covered.get() + 1);
+        Self {
+            group: parts.group,
+            io: parts.io,
+            clock: parts.clock,
+            workers: parts.workers,
+            runtime: parts.runtime,
+            partition_options: parts.partition_options,
+            catalog_file: parts.catalog_file,
+            generation: AtomicU64::new(parts.generation),
+            catalog: watch::Sender::new(parts.durable.catalog.clone()),
+            dispatched: watch::Sender::new(parts.durable.covered),
+            durable: watch::Sender::new(parts.durable),
+            slots: RwLock::default(),
+            core: Mutex::new(core),
+            recall: parts.recall,
+            admission: parts.admission,
+            acks: Acks::default(),
+            announced: AtomicU64::new(announced),
+            replicator: OnceLock::new(),
+            resolved: Notify::new(),
+            keeper: Notify::new(),
+            closing: watch::Sender::new(false),
+            alarms: Mutex::default(),
+            reopen_delay: parts.reopen_delay,
+        }
+    }
+
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn slot(&self, partition: PartitionId) -> Option<Arc<Slot>> {
+        self.slots.read().unwrap_or_else(PoisonError::into_inner).get(&partition).cloned()
+    }
+
+    pub(crate) fn all_slots(&self) -> Vec<Arc<Slot>> {
+        self.slots.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.borrow().clone()
+    }
+
+    /// Where a partition is on disk.
+    pub(crate) fn partition_dir(&self, partition: PartitionId) -> PathBuf {
+        let generation = self.generation.load(Ordering::Acquire);
+        self.catalog_file.partitions_dir(generation).join(partition_name(partition))
+    }
+
+    pub(crate) fn replicator(&self) -> &Arc<dyn Replicator> {
+        self.replicator.get().expect("tasks start after the replicator is there")
+    }
+
+    /// Says that an entry is about to be dispatched, before anybody gets something of it.
+    pub(crate) fn announce(&self, index: LogIndex) {
+        self.announced.store(index.get() + 1, Ordering::SeqCst);
+    }
+
+    /// The last entry that was announced.
+    pub(crate) fn announced(&self) -> Option<LogIndex> {
+        self.announced.load(Ordering::SeqCst).checked_sub(1).map(LogIndex::new)
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        *self.closing.borrow()
+    }
+
+    /// Something that an operator should see.
+    pub(crate) fn alarm(&self, what: String) {
+        let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
+        if alarms.len() >= crate::limits::MAX_ALARMS {
+            alarms.remove(0);
+        }
+        alarms.push(what);
+    }
+}
+
+/// The directory of a partition.
+pub(crate) fn partition_name(partition: PartitionId) -> String {
+    format!("{}-{}", partition.namespace.get(), partition.index.get())
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Node").field("group", &self.group).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,92 @@
+//! Step 8 of the corridor: who is told when a write has its outcome.
+//!
+//! A write is registered under the place it is proposed for, before it is proposed, and taken out on every exit: its outcome, a
+//! record that the dispatcher dropped, a proposal that was refused, a change of leader. What is applied at that place is its own
+//! only if it is the same request: the place alone can be somebody else's after a change of leader.
+//!
+//! Must not know: queues, tasks, how an order is agreed on.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use gapless_partition::Outcome;
+use gapless_types::{PartitionId, PartitionOffset};
+
+use crate::admission::Permit;
+use crate::log_time::LogTime;
+use crate::recall::Proposed;
+
+/// A place in a partition's log.
+pub(crate) type AckPlace = (PartitionId, PartitionOffset);
+
+/// Writes that were proposed and have no fate yet.
+#[derive(Debug, Default)]
+pub(crate) struct Acks(Mutex<HashMap<AckPlace, Waiting>>);
+
+#[derive(Debug)]
+struct Waiting {
+    command: Bytes,
+    proposed: Proposed,
+    /// Given back when the write has its fate, whoever still waits for it.
+    _permit: Permit,
+}
+
+impl Acks {
+    /// A write is about to be proposed for this place.
+    pub(crate) fn register(&self, place: AckPlace, command: Bytes, proposed: Proposed, permit: Permit) {
+        self.lock().insert(place, Waiting { command, proposed, _permit: permit });
+    }
+
+    /// The record at this place has its outcome.
+    pub(crate) fn decided(
+        &self,
+        place: AckPlace,
+        command: &Bytes,
+        time: LogTime,
+        outcome: impl FnOnce() -> Outcome,
+    ) {
+        if let Some(waiting) = self.take(place, command) {
+            waiting.proposed.decided(&Arc::new(outcome()), time);
+        }
+    }
+
+    /// The record for this place was dropped by the dispatcher.
+    pub(crate) fn dropped(&self, place: AckPlace, command: &Bytes) {
+        if let Some(waiting) = self.take(place, command) {
+            waiting.proposed.vanished();
+        }
+    }
+
+    /// These were certainly not appended.
+    pub(crate) fn refused(&self, places: impl IntoIterator<Item = AckPlace>) {
+        for place in places {
+            let waiting = self.lock().remove(&place);
+            if let Some(waiting) = waiting {
+                waiting.proposed.vanished();
+            }
+        }
+    }
+
+    /// Another node leads, or this one anew: nobody will be told here.
+    pub(crate) fn clear(&self) {
+        let waiting = std::mem::take(&mut *self.lock());
+        drop(waiting);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn take(&self, place: AckPlace, command: &Bytes) -> Option<Waiting> {
+        let mut waiting = self.lock();
+        match waiting.get(&place) {
+            Some(found) if found.command == *command => waiting.remove(&place),
+            _ => None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<AckPlace, Waiting>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,242 @@
+//! Which namespaces and partitions there are: a fold of the replicated log, the same on every replica.
+//!
+//! Invariants
+//! - A namespace id is never used again: a namespace that was dropped and comes back is another one, with partitions of its own.
+//! - The catalog on disk is never behind a partition on disk: a partition makes its directory after the catalog names it.
+//!
+//! Must not know: tasks, queues, how an order is agreed on.
+
+mod file;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gapless_partition::{Command, Definition, Schema};
+use gapless_types::{LogIndex, Name, NamespaceId, PartitionId, PartitionIndex};
+
+pub(crate) use file::{CatalogFile, CatalogFileError};
+
+use crate::limits::MAX_NAMESPACES;
+
+/// The first id that a namespace gets; those below are kept for the ledger's own use.
+const FIRST_NAMESPACE: u32 = 16;
+
+/// All namespaces that there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Catalog {
+    next: u32,
+    namespaces: BTreeMap<NamespaceId, Namespace>,
+    names: BTreeMap<Name, NamespaceId>,
+    /// Dropped, but their directories may still be there.
+    garbage: BTreeMap<NamespaceId, u16>,
+    /// The last entry that is folded into it.
+    at: Option<LogIndex>,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its id.
+    pub id: NamespaceId,
+    /// Its definition with all ids.
+    pub schema: Arc<Schema>,
+    /// Partitions that take no writes until they are thawed.
+    pub frozen: BTreeSet<PartitionIndex>,
+}
+
+/// What changes the catalog besides definitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CatalogCommand {
+    /// The namespace goes, with everything in it.
+    Drop(NamespaceId),
+    /// A partition takes no writes any more.
+    Freeze(PartitionId),
+    /// It does again.
+    Thaw(PartitionId),
+}
+
+/// What a fold changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Partitions that are new.
+    Created(Vec<PartitionId>),
+    /// Partitions that are gone.
+    Dropped(Vec<PartitionId>),
+    /// Something else.
+    Altered,
+    /// Nothing.
+    Nothing,
+}
+
+impl Default for Catalog {
+    fn default() -> Self {
+        Self {
+            next: FIRST_NAMESPACE,
+            namespaces: BTreeMap::new(),
+            names: BTreeMap::new(),
+            garbage: BTreeMap::new(),
+            at: None,
+        }
+    }
+}
+
+impl Namespace {
+    /// Its name.
+    pub fn name(&self) -> &Name {
+        &self.schema.definition().name
+    }
+
+    /// Its partitions.
+    pub fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        let (namespace, count) = (self.id, self.schema.definition().partitions.get());
+        (0..count).map(move |index| PartitionId { namespace, index: PartitionIndex::new(index) })
+    }
+}
+
+impl Catalog {
+    /// A namespace by its name.
+    pub fn by_name(&self, name: &str) -> Option<&Namespace> {
+        self.names.get(name).and_then(|id| self.namespaces.get(id))
+    }
+
+    /// A namespace by its id.
+    pub fn by_id(&self, id: NamespaceId) -> Option<&Namespace> {
+        self.namespaces.get(&id)
+    }
+
+    /// All of them, by id.
+    pub fn namespaces(&self) -> impl Iterator<Item = &Namespace> {
+        self.namespaces.values()
+    }
+
+    /// All partitions of all of them.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = PartitionId> {
+        self.namespaces.values().flat_map(Namespace::partitions)
+    }
+
+    /// Partitions that were dropped and may still be on disk.
+    pub(crate) fn garbage(&self) -> impl Iterator<Item = PartitionId> {
+        self.garbage.iter().flat_map(|(namespace, count)| {
+            (0..*count).map(|index| PartitionId { namespace: *namespace, index: PartitionIndex::new(index) })
+        })
+    }
+
+    pub(crate) fn forget_garbage(&mut self, namespace: NamespaceId) {
+        self.garbage.remove(&namespace);
+    }
+
+    /// The last entry that is folded into it.
+    pub(crate) fn at(&self) -> Option<LogIndex> {
+        self.at
+    }
+
+    pub(crate) fn set_at(&mut self, at: LogIndex) {
+        self.at = Some(at);
+    }
+
+    /// Under which id a definition has to be proposed.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub(crate) fn check(&self, definition: &Definition) -> Result<NamespaceId, Vec<String>> {
+        match self.by_name(definition.name.as_str()) {
+            Some(namespace) => {
+                namespace.schema.redefine(definition.clone())?;
+                Ok(namespace.id)
+            }
+            None if self.namespaces.len() >= MAX_NAMESPACES => {
+                Err(vec![format!("there are {MAX_NAMESPACES} namespaces, and there cannot be more")])
+            }
+            None => {
+                Schema::first(definition.clone())?;
+                Ok(NamespaceId::new(self.next))
+            }
+        }
+    }
+
+    /// Folds a definition that was proposed for this namespace.
+    pub(crate) fn define(&mut self, id: NamespaceId, command: &Bytes) -> Change {
+        let Ok(Command::Define(bytes)) = Command::decode(command) else { return Change::Nothing };
+        let Ok(definition) = Definition::decode(bytes) else { return Change::Nothing };
+        if self.check(&definition) != Ok(id) {
+            return Change::Nothing;
+        }
+        let name = definition.name.clone();
+        if let Some(namespace) = self.namespaces.get_mut(&id) {
+            let schema = namespace.schema.redefine(definition).expect("it was checked");
+            namespace.schema = Arc::new(schema);
+            return Change::Altered;
+        }
+        let schema = Arc::new(Schema::first(definition).expect("it was checked"));
+        let namespace = Namespace { id, schema, frozen: BTreeSet::new() };
+        let created = namespace.partitions().collect();
+        self.next += 1;
+        self.names.insert(name, id);
+        self.namespaces.insert(id, namespace);
+        Change::Created(created)
+    }
+
+    /// Folds another command.
+    pub(crate) fn command(&mut self, command: CatalogCommand) -> Change {
+        match command {
+            CatalogCommand::Drop(id) => match self.namespaces.remove(&id) {
+                None => Change::Nothing,
+                Some(namespace) => {
+                    self.names.remove(namespace.name());
+                    self.garbage.insert(id, namespace.schema.definition().partitions.get());
+                    Change::Dropped(namespace.partitions().collect())
+                }
+            },
+            CatalogCommand::Freeze(partition) => self.alter(partition, BTreeSet::insert),
+            CatalogCommand::Thaw(partition) => self.alter(partition, |frozen, index| frozen.remove(&index)),
+        }
+    }
+
+    fn alter(
+        &mut self,
+        partition: PartitionId,
+        change: impl FnOnce(&mut BTreeSet<PartitionIndex>, PartitionIndex) -> bool,
+    ) -> Change {
+        let namespace = self.namespaces.get_mut(&partition.namespace);
+        let known = namespace
+            .filter(|namespace| partition.index.get() < namespace.schema.definition().partitions.get());
+        match known {
+            Some(namespace) if change(&mut namespace.frozen, partition.index) => Change::Altered,
+            _ => Change::Nothing,
+        }
+    }
+}
+
+impl CatalogCommand {
+    /// Its bytes: version, what, namespace, partition.
+    pub(crate) fn encode(self) -> Bytes {
+        let (what, namespace, index) = match self {
+            CatalogCommand::Drop(namespace) => (1, namespace, PartitionIndex::new(0)),
+            CatalogCommand::Freeze(partition) => (2, partition.namespace, partition.index),
+            CatalogCommand::Thaw(partition) => (3, partition.namespace, partition.index),
+        };
+        let mut bytes = vec![1, what];
+        bytes.extend_from_slice(&namespace.get().to_le_bytes());
+        bytes.extend_from_slice(&index.get().to_le_bytes());
+        bytes.into()
+    }
+
+    /// A command; none if the bytes are not one that this program knows.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; 8] = bytes.try_into().ok()?;
+        let [1, what, n0, n1, n2, n3, i0, i1] = *bytes else { return None };
+        let namespace = NamespaceId::new(u32::from_le_bytes([n0, n1, n2, n3]));
+        let index = PartitionIndex::new(u16::from_le_bytes([i0, i1]));
+        let partition = PartitionId { namespace, index };
+        match what {
+            1 if index.get() == 0 => Some(CatalogCommand::Drop(namespace)),
+            2 => Some(CatalogCommand::Freeze(partition)),
+            3 => Some(CatalogCommand::Thaw(partition)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

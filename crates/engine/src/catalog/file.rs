@@ -1,0 +1,210 @@
+//! The catalog on disk: one small file that is replaced whole.
+//!
+//! ```text
+//!  0  8  magic "GAPLCAT1"              28 ..  catalog: next namespace (4), entry (9), namespaces, garbage
+//!  8  4  CRC-32C of all behind it
+//! 12  8  directory of the partitions   20  8  everything up to this entry is in checkpoints; 2^64 - 1 for nothing
+//! ```
+//!
+//! Invariants
+//! - After a crash there is the old one or the new one.
+//! - The entry that it says everything is in checkpoints up to never falls (WM-1), except never.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gapless_log::io::{Io, OpenMode, read_exact_at, write_all_at};
+use gapless_partition::Schema;
+use gapless_types::{LogIndex, NamespaceId, PartitionIndex};
+use thiserror::Error;
+
+use super::{Catalog, Namespace};
+
+const MAGIC: &[u8; 8] = b"GAPLCAT1";
+const NAME: &str = "catalog";
+const TEMPORARY: &str = "catalog.new";
+const NOTHING: u64 = u64::MAX;
+
+/// Why the catalog could not be read or written.
+#[derive(Clone, Debug, Error)]
+pub enum CatalogFileError {
+    /// The disk failed.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// It is not what was written.
+    #[error("{path} is damaged: {what}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+/// What the file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) catalog: Catalog,
+    /// Everything up to here is in checkpoints of partitions.
+    pub(crate) covered: Option<LogIndex>,
+    /// Number of the directory that the partitions are in.
+    pub(crate) generation: u64,
+}
+
+/// The catalog in the directory of a node.
+#[derive(Clone, Debug)]
+pub(crate) struct CatalogFile {
+    io: Arc<dyn Io>,
+    dir: PathBuf,
+}
+
+impl CatalogFile {
+    pub(crate) fn new(io: Arc<dyn Io>, dir: impl Into<PathBuf>) -> Self {
+        Self { io, dir: dir.into() }
+    }
+
+    /// Where the partitions of a generation are.
+    pub(crate) fn partitions_dir(&self, generation: u64) -> PathBuf {
+        self.dir.join(format!("partitions-{generation}"))
+    }
+
+    /// What is stored; the beginning of everything if there is no file.
+    pub(crate) fn read(&self) -> Result<Stored, CatalogFileError> {
+        let path = self.dir.join(NAME);
+        let file = match self.io.open(&path, OpenMode::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Stored::default()),
+            Err(error) => return Err(failed("open", &path, error)),
+        };
+        let length = file.len().map_err(|error| failed("read", &path, error))?;
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(MAX_BYTES + 1);
+        let mut bytes = vec![0; length];
+        read_exact_at(&*file, &mut bytes, 0).map_err(|error| failed("read", &path, error))?;
+        decode(&bytes).map_err(|what| CatalogFileError::Damaged { path, what })
+    }
+
+    /// Replaces it.
+    pub(crate) fn write(&self, stored: &Stored) -> Result<(), CatalogFileError> {
+        let (path, temporary) = (self.dir.join(NAME), self.dir.join(TEMPORARY));
+        let bytes = encode(stored);
+        let file =
+            self.io.open(&temporary, OpenMode::Create).map_err(|error| failed("create", &temporary, error))?;
+        write_all_at(&*file, &bytes, 0).map_err(|error| failed("write", &temporary, error))?;
+        file.sync().map_err(|error| failed("sync", &temporary, error))?;
+        self.io.rename(&temporary, &path).map_err(|error| failed("rename", &temporary, error))?;
+        self.io.sync_dir(&self.dir).map_err(|error| failed("sync", &self.dir, error))
+    }
+}
+
+/// Longest file that is read: far more than [`crate::limits::MAX_NAMESPACES`] definitions usually take.
+const MAX_BYTES: usize = 1 << 30;
+
+fn failed(action: &'static str, path: &Path, source: io::Error) -> CatalogFileError {
+    CatalogFileError::Io { action, path: path.to_path_buf(), source: Arc::new(source) }
+}
+
+pub(crate) fn encode(stored: &Stored) -> Vec<u8> {
+    let mut content = Vec::new();
+    let index = |index: Option<LogIndex>| index.map_or(NOTHING, LogIndex::get).to_le_bytes();
+    content.extend_from_slice(&stored.generation.to_le_bytes());
+    content.extend_from_slice(&index(stored.covered));
+    let catalog = &stored.catalog;
+    content.extend_from_slice(&catalog.next.to_le_bytes());
+    content.extend_from_slice(&index(catalog.at));
+    put_count(&mut content, catalog.namespaces.len());
+    for namespace in catalog.namespaces.values() {
+        content.extend_from_slice(&namespace.id.get().to_le_bytes());
+        put_count(&mut content, namespace.frozen.len());
+        for frozen in &namespace.frozen {
+            content.extend_from_slice(&frozen.get().to_le_bytes());
+        }
+        let mut schema = Vec::new();
+        namespace.schema.encode(&mut schema);
+        put_count(&mut content, schema.len());
+        content.extend_from_slice(&schema);
+    }
+    put_count(&mut content, catalog.garbage.len());
+    for (namespace, partitions) in &catalog.garbage {
+        content.extend_from_slice(&namespace.get().to_le_bytes());
+        content.extend_from_slice(&partitions.to_le_bytes());
+    }
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend_from_slice(&crc32c::crc32c(&content).to_le_bytes());
+    bytes.extend_from_slice(&content);
+    bytes
+}
+
+fn put_count(bytes: &mut Vec<u8>, count: usize) {
+    bytes.extend_from_slice(&u32::try_from(count).expect("limits keep it below 2^32").to_le_bytes());
+}
+
+pub(crate) fn decode(bytes: &[u8]) -> Result<Stored, &'static str> {
+    let content = bytes.strip_prefix(MAGIC).ok_or("it is no catalog")?;
+    let (sum, content) = content.split_first_chunk().ok_or("it ends too early")?;
+    if u32::from_le_bytes(*sum) != crc32c::crc32c(content) {
+        return Err("its checksum does not match");
+    }
+    let mut take = Take(content);
+    let generation = take.u64()?;
+    let covered = take.index()?;
+    let mut catalog = Catalog { next: take.u32()?, at: take.index()?, ..Catalog::default() };
+    for _ in 0..take.u32()? {
+        let id = NamespaceId::new(take.u32()?);
+        let mut frozen = BTreeSet::new();
+        for _ in 0..take.u32()? {
+            frozen.insert(PartitionIndex::new(take.u16()?));
+        }
+        let length = take.u32()? as usize;
+        let schema = Schema::decode(take.bytes(length)?).map_err(|_| "a definition has another form")?;
+        catalog.names.insert(schema.definition().name.clone(), id);
+        catalog.namespaces.insert(id, Namespace { id, schema: Arc::new(schema), frozen });
+    }
+    let mut garbage = BTreeMap::new();
+    for _ in 0..take.u32()? {
+        garbage.insert(NamespaceId::new(take.u32()?), take.u16()?);
+    }
+    catalog.garbage = garbage;
+    if !take.0.is_empty() {
+        return Err("it goes on behind its end");
+    }
+    Ok(Stored { catalog, covered, generation })
+}
+
+struct Take<'a>(&'a [u8]);
+
+impl<'a> Take<'a> {
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8], &'static str> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or("it ends too early")?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], &'static str> {
+        Ok(self.bytes(LENGTH)?.try_into().expect("as many bytes as were asked for"))
+    }
+
+    fn u16(&mut self) -> Result<u16, &'static str> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, &'static str> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, &'static str> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn index(&mut self) -> Result<Option<LogIndex>, &'static str> {
+        Ok(Some(self.u64()?).filter(|index| *index != NOTHING).map(LogIndex::new))
+    }
+}

@@ -1,0 +1,226 @@
+//! Step 6 of the corridor: what consensus drives. It takes entries apart and hands each partition its records, in order.
+//!
+//! Nothing here waits. Dispatched is therefore not applied: what openraft calls applied has reached a queue, or will be read from
+//! the replicated log by a partition that fell behind.
+//!
+//! Invariants
+//! - NUM-3: which record is delivered and which is dropped depends on the log alone.
+//! - WM-1: an entry is dispatched when it is durable here.
+//!
+//! Must not know: what commands mean, who waits for outcomes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+use gapless_consensus::{Committed, CommittedBody, Machine, MachineFault, SnapshotBody, SnapshotSource};
+use gapless_types::{LogIndex, PartitionId, PartitionOffset};
+use futures_util::future::BoxFuture;
+
+use crate::catalog::{CatalogCommand, Change};
+use crate::entry::{Entry, EntryRecord, MachineVersion, PartitionCommand};
+use crate::node::{Core, Node};
+use crate::offsets::{Fate, Verdict};
+use crate::slot::{Slot, Work};
+use crate::watermarks::Opened;
+use crate::worker;
+
+/// The newest version of the state machine that this program has.
+pub(crate) const NEWEST_MACHINE: MachineVersion = MachineVersion::FIRST;
+
+/// What consensus sees of a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Dispatcher(pub(crate) Arc<Node>);
+
+type Delivered = BTreeMap<PartitionId, Vec<(PartitionOffset, Bytes)>>;
+
+impl Dispatcher {
+    fn dispatch_entry(&self, core: &mut Core, index: LogIndex, entry: Entry) -> Delivered {
+        let node = &self.0;
+        let mut delivered = Delivered::new();
+        if entry.group != node.group {
+            node.alarm(format!("entry {index} belongs to group {}", entry.group));
+            return delivered;
+        }
+        assert!(
+            entry.machine_version <= NEWEST_MACHINE,
+            "entry {index} needs machine version {:?}, this program has {NEWEST_MACHINE:?}",
+            entry.machine_version
+        );
+        core.machine_version = core.machine_version.max(entry.machine_version);
+        core.time = core.time.max(entry.time);
+        let mut all_delivered = true;
+        let mut defined = None;
+        for record in entry.records {
+            match record {
+                EntryRecord::Definition(command) => {
+                    // The first one is folded into the catalog; the others are for the other partitions.
+                    if defined != Some(command.partition.namespace) {
+                        defined = Some(command.partition.namespace);
+                        self.change_catalog(core, index, |catalog| {
+                            catalog.define(command.partition.namespace, &command.command)
+                        });
+                    }
+                    all_delivered &= self.deliver(core, index, command, &mut delivered);
+                }
+                EntryRecord::Write(command) => {
+                    all_delivered &= self.deliver(core, index, command, &mut delivered);
+                }
+                EntryRecord::Control(command) => match CatalogCommand::decode(&command) {
+                    Some(command) => self.change_catalog(core, index, |catalog| catalog.command(command)),
+                    None => node.alarm(format!("entry {index} holds a command that nobody knows")),
+                },
+                EntryRecord::Term | EntryRecord::DomainCommand { .. } => {}
+            }
+        }
+        core.settle(index, if all_delivered { Fate::Delivered } else { Fate::Dropped });
+        delivered
+    }
+
+    /// Judges a record; whether it is one to apply, or was applied before.
+    fn deliver(
+        &self,
+        core: &mut Core,
+        index: LogIndex,
+        record: PartitionCommand,
+        delivered: &mut Delivered,
+    ) -> bool {
+        let PartitionCommand { partition, expected, command } = record;
+        let known = self.0.catalog.borrow().by_id(partition.namespace).is_some_and(|namespace| {
+            partition.index.get() < namespace.schema.definition().partitions.get()
+        });
+        let verdict = match known {
+            true => core.dispatch.judge(index, partition, expected),
+            false => Verdict::Gone,
+        };
+        match verdict {
+            Verdict::Deliver => {
+                delivered.entry(partition).or_default().push((expected, command));
+                true
+            }
+            Verdict::Done => true,
+            Verdict::Drop { .. } | Verdict::Gone => {
+                self.0.acks.dropped((partition, expected), &command);
+                false
+            }
+        }
+    }
+
+    fn change_catalog(
+        &self,
+        core: &mut Core,
+        index: LogIndex,
+        fold: impl FnOnce(&mut crate::catalog::Catalog) -> Change,
+    ) {
+        let node = &self.0;
+        let mut catalog = (*node.catalog()).clone();
+        // What is folded already, before a restart, is not folded again.
+        if catalog.at().is_some_and(|at| index <= at) {
+            return;
+        }
+        let change = fold(&mut catalog);
+        if change == Change::Nothing {
+            return;
+        }
+        catalog.set_at(index);
+        node.catalog.send_replace(Arc::new(catalog));
+        match change {
+            Change::Created(partitions) => {
+                for partition in partitions {
+                    self.create(core, partition);
+                }
+            }
+            Change::Dropped(partitions) => {
+                for partition in partitions {
+                    self.remove(core, partition);
+                }
+            }
+            Change::Altered | Change::Nothing => {}
+        }
+        node.keeper.notify_one();
+    }
+
+    fn create(&self, core: &mut Core, partition: PartitionId) {
+        let node = &self.0;
+        let slot = Arc::new(Slot::new(partition, node.partition_dir(partition)));
+        core.dispatch.open(partition, None);
+        let opened = core.watermarks.open(partition, slot.incarnation, Opened::default());
+        opened.expect("NUM-1: a partition is created once");
+        let mut slots = node.slots.write().unwrap_or_else(PoisonError::into_inner);
+        slots.insert(partition, slot.clone());
+        drop(slots);
+        worker::start(node.clone(), slot);
+    }
+
+    fn remove(&self, core: &mut Core, partition: PartitionId) {
+        let node = &self.0;
+        core.dispatch.close(partition);
+        let mut slots = node.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let slot = slots.remove(&partition);
+        drop(slots);
+        if let Some(slot) = slot {
+            let _ = core.watermarks.close(partition, slot.incarnation);
+            slot.close();
+        }
+    }
+}
+
+impl Machine for Dispatcher {
+    fn dispatch(&self, entry: Committed) {
+        let node = &self.0;
+        let index = entry.index;
+        node.announce(index);
+        let mut core = node.core();
+        let mut time = core.time;
+        let delivered = match entry.body {
+            CommittedBody::Blank => Delivered::new(),
+            CommittedBody::Members(members) => {
+                core.members = members;
+                Delivered::new()
+            }
+            CommittedBody::Entry(bytes) => match Entry::decode(&bytes) {
+                Ok(entry) => {
+                    time = entry.time;
+                    self.dispatch_entry(&mut core, index, entry)
+                }
+                // Every replica passes over it alike.
+                Err(error) => {
+                    node.alarm(format!("entry {index} cannot be read: {error}"));
+                    core.settle(index, Fate::Dropped);
+                    Delivered::new()
+                }
+            },
+        };
+        let last = |(partition, commands): (&PartitionId, &Vec<(PartitionOffset, Bytes)>)| {
+            commands.last().map(|(offset, _)| (*partition, *offset))
+        };
+        core.watermarks.durable(index);
+        core.watermarks.dispatched(index, delivered.iter().filter_map(last).collect::<Vec<_>>());
+        let time = time.max(core.time);
+        drop(core);
+        let now = node.clock.monotonic();
+        for (partition, commands) in delivered {
+            if let Some(slot) = node.slot(partition) {
+                slot.push(Work { index, time, commands }, now);
+            }
+        }
+        node.dispatched.send_replace(Some(index));
+        node.resolved.notify_one();
+    }
+
+    fn resume_after(&self) -> Option<LogIndex> {
+        self.0.durable.borrow().covered
+    }
+
+    fn snapshot(&self, at: LogIndex) -> BoxFuture<'static, Result<Arc<dyn SnapshotSource>, MachineFault>> {
+        crate::snapshot::take(self.0.clone(), at)
+    }
+
+    fn install(
+        &self,
+        at: LogIndex,
+        body: Box<dyn SnapshotBody>,
+    ) -> BoxFuture<'static, Result<(), MachineFault>> {
+        crate::snapshot::install(self.0.clone(), at, body)
+    }
+}

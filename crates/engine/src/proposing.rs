@@ -1,0 +1,375 @@
+//! Step 4 of the corridor: one task per node that turns writes into entries and hands them to consensus.
+//!
+//! It takes whatever waits, reserves offsets, stamps the time, encodes one entry and proposes it; several are in flight. There is no
+//! timer: a lone writer is proposed at once, and while entries are on their way the next writes gather.
+//!
+//! ```text
+//!  queue ──▶ waiting ──▶ reserve, stamp, encode ──▶ propose ──▶ ticket: committed, refused, unknown
+//!                 ▲            │ not now: wait until something resolves      │
+//!                 └────────────┴───────────── dispatched, dropped ◀──────────┘
+//! ```
+//!
+//! Invariants
+//! - What is proposed is registered before, and taken out on every exit.
+//! - A change of the catalog is proposed when nothing else is in flight, so that every partition takes it or none.
+//!
+//! Must not know: what a command means, how an order is agreed on.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use gapless_consensus::{Leadership, Refusal, Term};
+use gapless_partition::{Command, Definition};
+use gapless_types::{LogIndex, NamespaceId, PartitionId};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::acks::AckPlace;
+use crate::admission::Permit;
+use crate::catalog::CatalogCommand;
+use crate::dispatcher::NEWEST_MACHINE;
+use crate::entry::{EntryEncoder, EntryRecord, PartitionCommand, PushError};
+use crate::log_time::{LeaderClock, LogTime};
+use crate::node::Node;
+use crate::offsets::{BatchId, Fate, NotNow};
+use crate::recall::Flight;
+
+/// A write on its way to the log.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    pub(crate) partition: PartitionId,
+    pub(crate) command: Bytes,
+    pub(crate) flight: Flight,
+    pub(crate) permit: Permit,
+}
+
+/// A change of the catalog.
+#[derive(Debug)]
+pub(crate) enum CatalogRequest {
+    Define(Definition),
+    Command(CatalogCommand),
+}
+
+/// Why a change of the catalog was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CatalogRefused {
+    Reasons(Vec<String>),
+    NotLeading,
+    Unknown,
+}
+
+/// What the proposer is asked for.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Write(Submission),
+    Catalog(CatalogRequest, oneshot::Sender<Result<(LogIndex, Option<NamespaceId>), CatalogRefused>>),
+}
+
+/// What became of a proposal.
+struct Settled {
+    batch: BatchId,
+    places: Vec<AckPlace>,
+    result: Result<LogIndex, Refusal>,
+    catalog: Option<CatalogReply>,
+}
+
+struct CatalogReply {
+    namespace: Option<NamespaceId>,
+    reply: oneshot::Sender<Result<(LogIndex, Option<NamespaceId>), CatalogRefused>>,
+}
+
+/// Proposes until the node closes.
+pub(crate) async fn run(node: Arc<Node>, mut requests: mpsc::Receiver<Request>) {
+    let mut leadership = node.replicator().leadership();
+    let mut closing = node.closing.subscribe();
+    let mut task = Proposing::new(node);
+    task.lead_or_follow(&leadership.borrow_and_update().clone());
+    loop {
+        tokio::select! {
+            biased;
+            _ = closing.wait_for(|closing| *closing) => break,
+            changed = leadership.changed() => {
+                if changed.is_err() {
+                    break;
+                }
+                task.lead_or_follow(&leadership.borrow_and_update().clone());
+            }
+            Some(settled) = task.tickets.next(), if !task.tickets.is_empty() => task.settle(settled),
+            () = task.node.resolved.notified(), if task.is_blocked => {}
+            request = requests.recv(), if task.takes_more() => {
+                let Some(request) = request else { break };
+                task.waiting.push_back(request);
+                while task.takes_more() && let Ok(request) = requests.try_recv() {
+                    task.waiting.push_back(request);
+                }
+            }
+        }
+        task.propose();
+    }
+    // Whoever still waits is told that nobody leads here.
+    task.follow();
+    requests.close();
+    while requests.recv().await.is_some() {}
+}
+
+/// Requests that wait inside the task: more are left in the queue, which pushes back.
+const MOST_WAITING: usize = 4096;
+
+struct Proposing {
+    node: Arc<Node>,
+    waiting: VecDeque<Request>,
+    tickets: FuturesUnordered<BoxFuture<'static, Settled>>,
+    leading: Option<(Term, LeaderClock)>,
+    /// Nothing can be proposed before something resolves.
+    is_blocked: bool,
+}
+
+impl Proposing {
+    fn new(node: Arc<Node>) -> Self {
+        Self {
+            node,
+            waiting: VecDeque::new(),
+            tickets: FuturesUnordered::new(),
+            leading: None,
+            is_blocked: false,
+        }
+    }
+
+    fn takes_more(&self) -> bool {
+        self.waiting.len() < MOST_WAITING
+    }
+
+    fn lead_or_follow(&mut self, leadership: &Leadership) {
+        let term = leadership.is_ready().then_some(leadership.term);
+        if term == self.leading.as_ref().map(|(term, _)| *term) {
+            return;
+        }
+        self.follow();
+        if let Some(term) = term {
+            self.lead(term);
+        }
+    }
+
+    fn follow(&mut self) {
+        self.leading = None;
+        self.node.core().proposer.step_down();
+        self.node.recall.step_down();
+        self.node.acks.clear();
+        for request in std::mem::take(&mut self.waiting) {
+            if let Request::Catalog(_, reply) = request {
+                let _ = reply.send(Err(CatalogRefused::NotLeading));
+            }
+        }
+        self.is_blocked = false;
+    }
+
+    /// Everything that earlier leaders committed was dispatched: offsets can be read, and time begins.
+    fn lead(&mut self, term: Term) {
+        let time = {
+            let mut core = self.node.core();
+            core.forget_flights();
+            let _failed = core.proposer.lead();
+            core.time
+        };
+        self.node.recall.lead();
+        let mut clock = LeaderClock::begin(self.node.clock.clone(), time);
+        let mut entry = EntryEncoder::new(self.node.group, NEWEST_MACHINE, clock.stamp());
+        entry.push(&EntryRecord::Term).expect("a term fits an entry of its own");
+        // Nobody waits for it: it says that the time of this leader begins.
+        drop(self.node.replicator().propose(entry.finish()));
+        self.leading = Some((term, clock));
+    }
+
+    /// Proposes as much as can be.
+    fn propose(&mut self) {
+        self.is_blocked = false;
+        if self.leading.is_none() {
+            self.follow();
+            return;
+        }
+        while let Some(request) = self.waiting.front() {
+            let proposed = match request {
+                Request::Write(_) => self.propose_writes(),
+                Request::Catalog(..) => self.propose_catalog_change(),
+            };
+            if !proposed {
+                self.is_blocked = true;
+                return;
+            }
+        }
+    }
+
+    /// Proposes the writes in front as one entry; whether that could be done now.
+    fn propose_writes(&mut self) -> bool {
+        let is_write = |request: &&Request| matches!(request, Request::Write(_));
+        let partition = |request: &Request| match request {
+            Request::Write(submission) => submission.partition,
+            Request::Catalog(..) => unreachable!("only writes are counted"),
+        };
+        let count = self.fitting();
+        let reserved = {
+            let mut guard = self.node.core();
+            let core = &mut *guard;
+            let partitions = self.waiting.iter().take_while(is_write).take(count).map(partition);
+            core.proposer.reserve(&core.dispatch, partitions)
+        };
+        let batch = match reserved {
+            Ok(batch) => batch,
+            Err(NotNow::Gone { partition }) => {
+                // Its namespace was dropped: whoever wrote there finds out when he looks it up again.
+                self.waiting.retain(
+                    |request| !matches!(request, Request::Write(submission) if submission.partition == partition),
+                );
+                return true;
+            }
+            Err(NotNow::Following | NotNow::Draining { .. } | NotNow::Full) => return false,
+        };
+        let mut entry = self.new_entry();
+        let mut places = Vec::with_capacity(count);
+        for expected in batch.offsets {
+            let Some(Request::Write(submission)) = self.waiting.pop_front() else {
+                unreachable!("as many writes as offsets were reserved for");
+            };
+            let Submission { partition, command, flight, permit } = submission;
+            let record = PartitionCommand { partition, expected, command: command.clone() };
+            entry.push(&EntryRecord::Write(record)).expect("it was counted as fitting");
+            self.node.acks.register((partition, expected), command, flight.proposed(), permit);
+            places.push((partition, expected));
+        }
+        self.hand_over(batch.id, entry.finish(), places, None);
+        true
+    }
+
+    /// How many of the writes in front fit one entry.
+    fn fitting(&self) -> usize {
+        let mut size = EntrySize::default();
+        let fits = |request: &&Request| match request {
+            Request::Write(submission) => size.add(submission.command.len()),
+            Request::Catalog(..) => false,
+        };
+        self.waiting.iter().take_while(fits).count()
+    }
+
+    fn propose_catalog_change(&mut self) -> bool {
+        if self.node.core().proposer.in_flight() > 0 || !self.tickets.is_empty() {
+            return false;
+        }
+        let Some(Request::Catalog(request, reply)) = self.waiting.pop_front() else {
+            unreachable!("it was looked at a moment ago");
+        };
+        let catalog = self.node.catalog();
+        let records = match &request {
+            CatalogRequest::Define(definition) => match catalog.check(definition) {
+                Ok(id) => definition_records(id, definition),
+                Err(reasons) => {
+                    let _ = reply.send(Err(CatalogRefused::Reasons(reasons)));
+                    return true;
+                }
+            },
+            CatalogRequest::Command(command) => (None, vec![EntryRecord::Control(command.encode())]),
+        };
+        let (namespace, mut records) = records;
+        let partitions: Vec<PartitionId> = records.iter().filter_map(partition_of).collect();
+        let reserved = {
+            let mut guard = self.node.core();
+            let core = &mut *guard;
+            core.proposer.reserve(&core.dispatch, partitions)
+        };
+        let Ok(batch) = reserved else {
+            self.waiting.push_front(Request::Catalog(request, reply));
+            return false;
+        };
+        let mut entry = self.new_entry();
+        let mut offsets = batch.offsets.into_iter();
+        for record in &mut records {
+            if let EntryRecord::Definition(command) = record {
+                command.expected = offsets.next().expect("one offset for each partition");
+            }
+            if let Err(error) = entry.push(record) {
+                self.node.core().proposer.resolve(batch.id, Fate::Failed);
+                let _ = reply.send(Err(CatalogRefused::Reasons(vec![error.to_string()])));
+                return true;
+            }
+        }
+        self.hand_over(batch.id, entry.finish(), Vec::new(), Some(CatalogReply { namespace, reply }));
+        true
+    }
+
+    fn new_entry(&mut self) -> EntryEncoder {
+        let (_, clock) = self.leading.as_mut().expect("only a leader proposes");
+        EntryEncoder::new(self.node.group, NEWEST_MACHINE, clock.stamp())
+    }
+
+    fn hand_over(
+        &mut self,
+        batch: BatchId,
+        entry: Bytes,
+        places: Vec<AckPlace>,
+        catalog: Option<CatalogReply>,
+    ) {
+        let ticket = self.node.replicator().propose(entry);
+        self.tickets.push(Box::pin(async move { Settled { batch, places, result: ticket.await, catalog } }));
+    }
+
+    fn settle(&mut self, settled: Settled) {
+        let Settled { batch, places, result, catalog } = settled;
+        match &result {
+            Ok(index) => self.node.core().committed(batch, *index),
+            Err(refusal) if refusal.is_certain() => {
+                self.node.acks.refused(places);
+                self.node.core().proposer.resolve(batch, Fate::Failed);
+            }
+            // Its fate comes with the log, or with the next leader.
+            Err(_) => {}
+        }
+        if let Some(CatalogReply { namespace, reply }) = catalog {
+            let _ = reply.send(match result {
+                Ok(index) => Ok((index, namespace)),
+                Err(refusal) if refusal.is_certain() => Err(CatalogRefused::NotLeading),
+                Err(_) => Err(CatalogRefused::Unknown),
+            });
+        }
+    }
+}
+
+fn partition_of(record: &EntryRecord) -> Option<PartitionId> {
+    match record {
+        EntryRecord::Definition(command) => Some(command.partition),
+        _ => None,
+    }
+}
+
+/// A definition for every partition of its namespace; offsets are filled in later.
+fn definition_records(id: NamespaceId, definition: &Definition) -> (Option<NamespaceId>, Vec<EntryRecord>) {
+    let mut command = Vec::new();
+    Command::encode_definition(definition, &mut command);
+    let command = Bytes::from(command);
+    let record = |index: u16| {
+        let partition = PartitionId { namespace: id, index: gapless_types::PartitionIndex::new(index) };
+        let expected = gapless_types::PartitionOffset::FIRST;
+        EntryRecord::Definition(PartitionCommand { partition, expected, command: command.clone() })
+    };
+    (Some(id), (0..definition.partitions.get()).map(record).collect())
+}
+
+/// Counts what fits an entry without encoding it.
+#[derive(Debug, Default)]
+struct EntrySize {
+    records: usize,
+    bytes: usize,
+}
+
+impl EntrySize {
+    fn add(&mut self, command: usize) -> bool {
+        let bytes = self.bytes + command + crate::entry::MOST_RECORD_HEADER_BYTES;
+        let fits = self.records < crate::limits::MAX_ENTRY_RECORDS
+            && bytes + crate::entry::MOST_HEADER_BYTES <= crate::limits::MAX_ENTRY_BYTES;
+        if fits {
+            self.records += 1;
+            self.bytes = bytes;
+        }
+        fits
+    }
+}

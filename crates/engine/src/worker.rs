@@ -1,0 +1,387 @@
+//! Steps 6 and 7 of the corridor for one partition: a task that takes what is next and has it applied, one slice at a time.
+//!
+//! ```text
+//!  opening ──▶ serving ◀──▶ catching up          failed: opened again after a while, and read on from the replicated log
+//!     ▲          │                               quarantined: stays as it is until somebody repaired it
+//!     └── failed ┴──▶ quarantined ──▶ closed
+//! ```
+//!
+//! Invariants
+//! - One apply is in flight per partition; partitions do not wait for each other (ISO-1).
+//! - A failure of the world stops this partition alone; what is committed is applied once it clears.
+//! - Acknowledged entries are never rolled back: a partition is rolled forward.
+//!
+//! Must not know: other partitions.
+
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+use gapless_consensus::{CommittedBody, EntriesError};
+use gapless_partition::{ApplyError, CheckpointFailed, Fault, Partition, Record};
+use gapless_types::{LogIndex, PartitionId, PartitionOffset};
+
+use crate::entry::{Entry, EntryRecord};
+use crate::log_time::LogTime;
+use crate::node::Node;
+use crate::offsets::{Dispatch, Resume, Verdict};
+use crate::slot::{Applied, Mark, Marked, PartitionState, Slot, Step, Work};
+use crate::watermarks::{Opened, Reach};
+
+/// Bytes of entries that are read at once by a partition that catches up.
+const CATCH_UP_BYTES: u64 = 4 << 20;
+
+/// Starts the task of a partition.
+pub(crate) fn start(node: Arc<Node>, slot: Arc<Slot>) {
+    let runtime = node.runtime.clone();
+    runtime.spawn(async move { drive(&node, &slot).await });
+}
+
+/// Why serving ended.
+enum End {
+    Closing,
+    Failed(String),
+    Quarantined(String),
+}
+
+async fn drive(node: &Arc<Node>, slot: &Arc<Slot>) {
+    if !await_catalog(node, slot).await {
+        return;
+    }
+    let mut first = true;
+    loop {
+        let end = match open(node, slot, first).await {
+            Ok(()) => serve(node, slot).await,
+            Err(end) => end,
+        };
+        first = false;
+        match end {
+            End::Closing => break,
+            End::Quarantined(reason) => {
+                node.alarm(format!("partition {} is quarantined: {reason}", slot.id));
+                slot.state.send_replace(PartitionState::Quarantined(reason.into()));
+                let _ = slot.closing.subscribe().wait_for(|closing| *closing).await;
+                break;
+            }
+            End::Failed(reason) => {
+                node.alarm(format!("partition {} has failed: {reason}", slot.id));
+                slot.state.send_replace(PartitionState::Failed(reason.into()));
+                let mut closing = slot.closing.subscribe();
+                let closed = closing.wait_for(|closing| *closing);
+                if tokio::time::timeout(node.reopen_delay, closed).await.is_ok() {
+                    break;
+                }
+            }
+        }
+    }
+    close(node, slot).await;
+}
+
+/// A partition makes its directory after the catalog that names it is on disk. Whether it is.
+async fn await_catalog(node: &Node, slot: &Slot) -> bool {
+    let (mut durable, mut closing) = (node.durable.subscribe(), slot.closing.subscribe());
+    let named = durable.wait_for(|durable| durable.catalog.by_id(slot.id.namespace).is_some());
+    let closed = closing.wait_for(|closing| *closing);
+    tokio::select! {
+        named = named => named.is_ok(),
+        _ = closed => false,
+    }
+}
+
+async fn open(node: &Arc<Node>, slot: &Arc<Slot>, first: bool) -> Result<(), End> {
+    slot.state.send_replace(PartitionState::Actualizing);
+    let job = {
+        let (node, slot) = (node.clone(), slot.clone());
+        move || open_partition(&node, &slot, first)
+    };
+    node.workers.run(job).await?;
+    slot.state.send_replace(PartitionState::Serving);
+    Ok(())
+}
+
+fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<(), End> {
+    let failed = |error: &dyn std::error::Error| End::Failed(with_causes(error));
+    let begun = slot.opening.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let was_begun = begun.is_some();
+    let (partition, _) = match (begun, slot.partition().take()) {
+        (Some(opening), _) => opening.finish().map_err(|error| failed(&error))?,
+        (None, Some(stopped)) => stopped
+            .reopen(&node.io, &slot.dir, &node.partition_options)
+            .map_err(|error| failed(&error))?,
+        (None, None) => {
+            Partition::open(&node.io, &slot.dir, slot.id, &node.partition_options).map_err(|error| failed(&error))?
+        }
+    };
+    let reach = reach_of(&partition);
+    let opened = Opened {
+        applied: reach,
+        synced: partition.synced().min(reach.map(|reach| reach.offset)),
+        checkpoint: None,
+    };
+    let _ = node.core().watermarks.open(slot.id, slot.incarnation, opened);
+    // What was dispatched to it before is not in its queue, or is lost with what it had not written yet.
+    let fresh = was_begun || (first && reach.is_none());
+    if !fresh {
+        let kept = node.replicator().progress().borrow().first_kept.unwrap_or(LogIndex::FIRST);
+        slot.detach_from(reach.map_or(kept, |reach| reach.index.max(kept)));
+    }
+    report(slot, &partition);
+    let quarantined = partition.fault().filter(|fault| fault.is_quarantine()).map(ToString::to_string);
+    *slot.partition() = Some(partition);
+    match quarantined {
+        Some(reason) => Err(End::Quarantined(reason)),
+        None => Ok(()),
+    }
+}
+
+async fn serve(node: &Arc<Node>, slot: &Arc<Slot>) -> End {
+    loop {
+        if slot.is_closing() {
+            return End::Closing;
+        }
+        let served = match slot.next_step() {
+            Step::Idle => {
+                slot.wake.notified().await;
+                Ok(())
+            }
+            Step::Apply(slice) => apply(node, slot, slice).await,
+            Step::CatchUp(from) => catch_up(node, slot, from).await,
+            Step::Checkpoint => checkpoint(node, slot).await,
+            Step::Mark(mark) => take_mark(node, slot, mark).await,
+        };
+        if let Err(end) = served {
+            return end;
+        }
+    }
+}
+
+async fn apply(node: &Arc<Node>, slot: &Arc<Slot>, slice: Vec<Work>) -> Result<(), End> {
+    let job = {
+        let (node, slot) = (node.clone(), slot.clone());
+        move || apply_slice(&node, &slot, &slice)
+    };
+    node.workers.run(job).await
+}
+
+/// Applies a slice of the log, tells who waits, and moves the marks.
+fn apply_slice(node: &Node, slot: &Slot, slice: &[Work]) -> Result<(), End> {
+    let mut guard = slot.partition();
+    let partition = guard.as_mut().expect("a partition that serves is open");
+    let mut end = Ok(());
+    'slice: for work in slice {
+        for (offset, command) in &work.commands {
+            if let Err(error) = apply_one(node, partition, work, *offset, command) {
+                end = Err(end_of(&error));
+                break 'slice;
+            }
+        }
+    }
+    let wants_checkpoint = end.is_ok() && partition.wants_checkpoint();
+    if let Some(reach) = reach_of(partition) {
+        let _ = node.core().watermarks.applied(slot.id, slot.incarnation, reach);
+    }
+    report(slot, partition);
+    drop(guard);
+    if wants_checkpoint {
+        slot.request_checkpoint();
+    }
+    end
+}
+
+fn apply_one(
+    node: &Node,
+    partition: &mut Partition,
+    work: &Work,
+    offset: PartitionOffset,
+    command: &Bytes,
+) -> Result<(), ApplyError> {
+    let record = Record { offset, log_index: work.index, time: work.time.as_millis(), command };
+    let outcome = partition.apply(&record)?;
+    node.acks.decided((partition.id(), offset), command, work.time, || outcome);
+    Ok(())
+}
+
+fn end_of(error: &ApplyError) -> End {
+    match error {
+        ApplyError::Stopped(fault) if fault.is_quarantine() => End::Quarantined(fault.to_string()),
+        ApplyError::Stopped(fault) => End::Failed(fault.to_string()),
+        // The partition and the replicated log do not belong together. Trying again is of no use.
+        ApplyError::NotNext { .. } | ApplyError::Diverged { .. } => End::Quarantined(error.to_string()),
+    }
+}
+
+/// Reads what the queue does not have from the replicated log.
+async fn catch_up(node: &Arc<Node>, slot: &Arc<Slot>, from: LogIndex) -> Result<(), End> {
+    slot.state.send_replace(PartitionState::CatchingUp);
+    // Not beyond a mark: what is applied there has to be exactly what is in front of it.
+    let end = slot.next_mark().and_then(LogIndex::next).unwrap_or(LogIndex::MAX);
+    let entries = match node.replicator().entries(from, end, CATCH_UP_BYTES).await {
+        Ok(entries) => entries,
+        Err(EntriesError::NotYet(_)) => Vec::new(),
+        Err(error) => return Err(End::Failed(with_causes(&error))),
+    };
+    let Some(last) = entries.last().map(|entry| entry.index) else {
+        return attach_or_wait(node, slot, from).await;
+    };
+    let resume = {
+        let applied = *slot.applied.borrow();
+        applied.offset.zip(applied.index).map(|(offset, index)| Resume { offset, index })
+    };
+    let mut dispatch = Dispatch::default();
+    dispatch.open(slot.id, resume);
+    let slice = entries
+        .into_iter()
+        .filter_map(|entry| match entry.body {
+            CommittedBody::Entry(bytes) => Some((entry.index, Entry::decode(&bytes).ok()?)),
+            CommittedBody::Blank | CommittedBody::Members(_) => None,
+        })
+        .map(|(index, entry)| work_of(&mut dispatch, slot.id, index, entry))
+        .collect();
+    apply(node, slot, slice).await?;
+    if slot.caught_up(last, node.announced()) {
+        slot.state.send_replace(PartitionState::Serving);
+    }
+    Ok(())
+}
+
+/// There is nothing to read from here on: everything in front of it was read.
+async fn attach_or_wait(node: &Arc<Node>, slot: &Arc<Slot>, from: LogIndex) -> Result<(), End> {
+    let mut dispatched = node.dispatched.subscribe();
+    let nothing_there = match from.previous() {
+        Some(read) => slot.caught_up(read, node.announced()),
+        None => node.announced().is_none() && slot.caught_up(from, None),
+    };
+    if nothing_there {
+        slot.state.send_replace(PartitionState::Serving);
+        return Ok(());
+    }
+    let mut closing = slot.closing.subscribe();
+    tokio::select! {
+        _ = dispatched.wait_for(|dispatched| *dispatched >= Some(from)) => {}
+        _ = closing.wait_for(|closing| *closing) => {}
+    }
+    Ok(())
+}
+
+/// What an entry has for a partition, judged from where the partition is.
+fn work_of(dispatch: &mut Dispatch, partition: PartitionId, index: LogIndex, entry: Entry) -> Work {
+    let mut commands = Vec::new();
+    for record in entry.records {
+        if let EntryRecord::Write(command) | EntryRecord::Definition(command) = record
+            && command.partition == partition
+            && dispatch.judge(index, partition, command.expected) == Verdict::Deliver
+        {
+            commands.push((command.expected, command.command));
+        }
+    }
+    Work { index, time: entry.time, commands }
+}
+
+async fn checkpoint(node: &Arc<Node>, slot: &Arc<Slot>) -> Result<(), End> {
+    let job = {
+        let (node, slot) = (node.clone(), slot.clone());
+        move || make_checkpoint(&node, &slot)
+    };
+    node.workers.run(job).await?;
+    node.keeper.notify_one();
+    Ok(())
+}
+
+fn make_checkpoint(node: &Node, slot: &Slot) -> Result<(), End> {
+    let mut guard = slot.partition();
+    let partition = guard.as_mut().expect("a partition that serves is open");
+    let made = partition.checkpoint().and_then(|()| {
+        // A step of what is due; more of it comes with the next checkpoint, so that merging never falls far behind.
+        partition.maintain().map(|_| ())
+    });
+    match made {
+        Ok(()) => {}
+        Err(CheckpointFailed::Stopped(fault)) => return Err(End::Failed(fault.to_string())),
+        // The one before is still valid, and the next one takes everything along.
+        Err(error) => node.alarm(format!("partition {}: no checkpoint: {error}", slot.id)),
+    }
+    report_durable(node, slot, partition);
+    Ok(())
+}
+
+fn report_durable(node: &Node, slot: &Slot, partition: &Partition) {
+    let mut core = node.core();
+    if let Some(synced) = partition.synced().min(partition.applied()) {
+        let _ = core.watermarks.synced(slot.id, slot.incarnation, synced);
+    }
+    // A checkpoint is made of everything that is applied, so both are where the partition is.
+    if let Some(reach) = reach_of(partition)
+        && partition.checkpointed() == Some(reach.offset)
+    {
+        let _ = core.watermarks.checkpointed(slot.id, slot.incarnation, reach);
+    }
+}
+
+async fn take_mark(node: &Arc<Node>, slot: &Arc<Slot>, mark: Mark) -> Result<(), End> {
+    let job = {
+        let (node, slot) = (node.clone(), slot.clone());
+        move || {
+            make_checkpoint(&node, &slot)?;
+            let mut guard = slot.partition();
+            let partition = guard.as_mut().expect("a partition that serves is open");
+            let covered = partition.checkpointed() == partition.applied();
+            let marked = match partition.view() {
+                Ok(view) if covered => Ok(Marked { view }),
+                Ok(_) => Err("the state could not be made durable".into()),
+                Err(error) => Err(error.to_string().into()),
+            };
+            Ok((marked, mark.reply))
+        }
+    };
+    let (marked, reply) = node.workers.run(job).await?;
+    // Whoever asked may be gone.
+    let _ = reply.send(marked);
+    Ok(())
+}
+
+async fn close(node: &Arc<Node>, slot: &Arc<Slot>) {
+    let job = {
+        let (node, slot) = (node.clone(), slot.clone());
+        move || {
+            let partition = slot.partition().take();
+            if let Some(mut partition) = partition {
+                if partition.fault().is_none() && !node.is_dropped(slot.id) {
+                    let _ = partition.checkpoint();
+                    report_durable(&node, &slot, &partition);
+                }
+                let _ = partition.close();
+            }
+            drop(slot.opening.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    };
+    node.workers.run(job).await;
+    slot.state.send_replace(PartitionState::Closed);
+}
+
+fn report(slot: &Slot, partition: &Partition) {
+    let applied = Applied {
+        offset: partition.applied(),
+        index: partition.applied_index(),
+        known_keys: partition.known_keys(),
+    };
+    slot.applied.send_if_modified(|before| std::mem::replace(before, applied) != applied);
+}
+
+fn reach_of(partition: &Partition) -> Option<Reach> {
+    let (offset, index) = (partition.applied()?, partition.applied_index()?);
+    Some(Reach { offset, index })
+}
+
+/// An error with all its causes, in one line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
