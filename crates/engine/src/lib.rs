@@ -21,6 +21,7 @@ pub mod masters;
 mod node;
 pub mod offsets;
 mod ranges;
+pub mod recall;
 pub mod retention;
 pub mod watermarks;
 
