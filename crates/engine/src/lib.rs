@@ -14,6 +14,7 @@
 //! Must not know: files, sockets, tasks, how an order is agreed on. Time comes through [`log_time::Clock`].
 
 pub mod acknowledgements;
+pub mod admission;
 pub mod entry;
 pub mod limits;
 pub mod log_time;
@@ -21,6 +22,7 @@ pub mod masters;
 mod node;
 pub mod offsets;
 mod ranges;
+pub mod recall;
 pub mod retention;
 pub mod watermarks;
 

@@ -1,0 +1,348 @@
+//! The gate itself: one short lock around what is in use, claimed and behind.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gapless_types::{IdempotencyKey, PartitionId};
+
+use super::pool::{Pool, Size};
+use super::{
+    AdmissionError, AdmissionLimits, Backlog, Budget, Limit, LimitsError, Overloaded, Request, Scope, Signal,
+};
+use crate::limits::MAX_COMMAND_BYTES;
+use crate::log_time::Clock;
+
+/// Lets writes in. Cheap to clone; all clones are one.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    limits: AdmissionLimits,
+    clock: Arc<dyn Clock>,
+    signal: Option<Arc<dyn Signal>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    node: Pool,
+    node_backlog: Backlog,
+    partitions: HashMap<PartitionId, PartitionState>,
+    /// One for a partition at most.
+    claims: HashMap<PartitionId, Claim>,
+    /// No claim ends before this.
+    claims_end: Duration,
+}
+
+#[derive(Debug)]
+struct PartitionState {
+    pool: Pool,
+    backlog: Backlog,
+    frozen: bool,
+}
+
+/// Room that a large write waits for.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    key: IdempotencyKey,
+    size: Size,
+    ends: Duration,
+}
+
+impl PartitionState {
+    fn new(budget: &Budget) -> Self {
+        Self { pool: Pool::new(budget), backlog: Backlog::default(), frozen: false }
+    }
+
+    /// Whether nothing would be lost by forgetting it.
+    fn is_idle(&self) -> bool {
+        self.pool.is_empty() && !self.frozen && self.backlog == Backlog::default()
+    }
+}
+
+impl Admission {
+    /// Lets in what the limits allow.
+    ///
+    /// # Errors
+    /// If the limits contradict each other.
+    pub fn new(
+        limits: AdmissionLimits,
+        clock: Arc<dyn Clock>,
+        signal: Option<Arc<dyn Signal>>,
+    ) -> Result<Self, LimitsError> {
+        limits.check()?;
+        let node = Pool::new(&limits.node);
+        let state = State {
+            node,
+            node_backlog: Backlog::default(),
+            partitions: HashMap::new(),
+            claims: HashMap::new(),
+            claims_end: Duration::MAX,
+        };
+        Ok(Self { shared: Arc::new(Shared { limits, clock, signal, state: Mutex::new(state) }) })
+    }
+
+    /// Admits a write, until its permit is dropped.
+    ///
+    /// # Errors
+    /// If it has to wait, or can never be admitted. Nothing is counted then; a large write that found no room has claimed some.
+    pub fn admit(&self, request: Request) -> Result<Permit, AdmissionError> {
+        let Request { partition, bytes, key } = request;
+        if bytes > MAX_COMMAND_BYTES as u64 {
+            return Err(AdmissionError::TooLarge { bytes });
+        }
+        if let Some(signal) = &self.shared.signal {
+            signal.check(partition)?;
+        }
+        let now = self.shared.clock.monotonic();
+        let mut state = self.shared.lock();
+        state.end_claims(now);
+        self.check_backlog(&state, partition, now)?;
+        let size = Size::of(bytes);
+        match self.find_room(&state, partition, size, key) {
+            Ok(()) => {}
+            Err(overloaded) => {
+                state.claim(partition, key, size, now + self.shared.claim_life(), &self.shared.limits);
+                return Err(overloaded.into());
+            }
+        }
+        if state.claims.get(&partition).is_some_and(|claim| claim.key == key) {
+            state.end_claim(partition);
+        }
+        let limits = &self.shared.limits;
+        state.node.take(size);
+        let known = state.partitions.entry(partition);
+        known.or_insert_with(|| PartitionState::new(&limits.partition)).pool.take(size);
+        Ok(Permit { shared: self.shared.clone(), partition, size })
+    }
+
+    /// How far a partition is behind. Without a report it is not.
+    pub fn report(&self, partition: PartitionId, backlog: Backlog) {
+        self.change(partition, |state| state.backlog = backlog);
+    }
+
+    /// How far the node is behind: proposed, and not dispatched.
+    pub fn report_node(&self, backlog: Backlog) {
+        self.shared.lock().node_backlog = backlog;
+    }
+
+    /// An operator stops writes to a partition, or lets them in again.
+    pub fn set_frozen(&self, partition: PartitionId, frozen: bool) {
+        self.change(partition, |state| state.frozen = frozen);
+    }
+
+    /// A partition is gone: what was reported of it does not count any more. Permits stay valid.
+    pub fn forget(&self, partition: PartitionId) {
+        self.change(partition, |state| (state.backlog, state.frozen) = (Backlog::default(), false));
+    }
+
+    /// Operations and bytes in use, in a partition or on the node.
+    #[must_use]
+    pub fn in_use(&self, scope: Scope) -> (u64, u64) {
+        let state = self.shared.lock();
+        match scope {
+            Scope::Node => state.node.in_use(),
+            Scope::Partition(partition) => {
+                state.partitions.get(&partition).map_or((0, 0), |state| state.pool.in_use())
+            }
+        }
+    }
+
+    /// Partitions of which something is remembered.
+    #[cfg(test)]
+    pub(super) fn shared_partitions(&self) -> usize {
+        self.shared.lock().partitions.len()
+    }
+
+    fn change(&self, partition: PartitionId, change: impl FnOnce(&mut PartitionState)) {
+        let budget = &self.shared.limits.partition;
+        let mut state = self.shared.lock();
+        change(state.partitions.entry(partition).or_insert_with(|| PartitionState::new(budget)));
+        state.forget_if_idle(partition);
+    }
+
+    fn check_backlog(
+        &self,
+        state: &State,
+        partition: PartitionId,
+        now: Duration,
+    ) -> Result<(), AdmissionError> {
+        let limits = &self.shared.limits;
+        let known = state.partitions.get(&partition);
+        let backlog = known.map_or(Backlog::default(), |known| known.backlog);
+        let age =
+            |backlog: Backlog| backlog.oldest.map_or(Duration::ZERO, |oldest| now.saturating_sub(oldest));
+        if known.is_some_and(|known| known.frozen) || age(backlog) > limits.frozen_age {
+            return Err(AdmissionError::Frozen { partition });
+        }
+        let scopes = [
+            (Scope::Partition(partition), backlog, limits.partition),
+            (Scope::Node, state.node_backlog, limits.node),
+        ];
+        for (scope, backlog, budget) in scopes {
+            let age = age(backlog);
+            if age > budget.age {
+                let (current, maximum) = (millis(age), millis(budget.age));
+                let retry_after = self.shared.clamp(age.saturating_sub(budget.age));
+                return Err(Overloaded { scope, limit: Limit::Age, current, maximum, retry_after }.into());
+            }
+            if backlog.lag > budget.lag {
+                let retry_after = limits.max_retry;
+                let (current, maximum) = (backlog.lag, budget.lag);
+                return Err(Overloaded { scope, limit: Limit::Lag, current, maximum, retry_after }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is room in the partition and on the node, and whether it is this partition's turn.
+    fn find_room(
+        &self,
+        state: &State,
+        partition: PartitionId,
+        size: Size,
+        key: IdempotencyKey,
+    ) -> Result<(), Overloaded> {
+        let budget = &self.shared.limits.partition;
+        let known = state.partitions.get(&partition);
+        let own = state.claims.get(&partition).filter(|claim| claim.key == key).map(|claim| claim.size);
+        let empty = Pool::new(budget);
+        let pool = known.map_or(&empty, |known| &known.pool);
+        for (scope, pool) in [(Scope::Partition(partition), pool), (Scope::Node, &state.node)] {
+            if let Some((limit, current, maximum)) = pool.lacks(size, own) {
+                let retry_after = self.shared.clamp(pool.time_to_drain(size));
+                return Err(Overloaded { scope, limit, current, maximum, retry_after });
+            }
+        }
+        if own.is_some() {
+            return Ok(());
+        }
+        let ((operations, bytes), (free_operations, free_bytes)) = (pool.in_use(), state.node.free());
+        let (current, maximum) = if operations + 1 > free_operations {
+            (operations + 1, free_operations)
+        } else {
+            (bytes + size.bytes(), free_bytes)
+        };
+        if current > maximum {
+            let retry_after = self.shared.clamp(state.node.time_to_drain(size));
+            let scope = Scope::Partition(partition);
+            return Err(Overloaded { scope, limit: Limit::Share, current, maximum, retry_after });
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic while this lock is held leaves nothing half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn clamp(&self, delay: Duration) -> Duration {
+        delay.clamp(self.limits.min_retry, self.limits.max_retry)
+    }
+
+    /// A claim outlives the longest delay that its owner may have been told, and some way to get here.
+    fn claim_life(&self) -> Duration {
+        self.limits.max_retry * 2
+    }
+
+    fn release(&self, partition: PartitionId, size: Size) {
+        let now = self.clock.monotonic();
+        let mut state = self.lock();
+        state.node.give_back(size, now);
+        if let Some(known) = state.partitions.get_mut(&partition) {
+            known.pool.give_back(size, now);
+        }
+        state.forget_if_idle(partition);
+    }
+}
+
+impl State {
+    /// Room for a large write that found none: one claim for a partition, and all of them at most half of the node.
+    fn claim(
+        &mut self,
+        partition: PartitionId,
+        key: IdempotencyKey,
+        size: Size,
+        ends: Duration,
+        limits: &AdmissionLimits,
+    ) {
+        if size.is_small() || self.node.claimed() + size.bytes() > limits.node.bytes / 2 {
+            return;
+        }
+        match self.claims.get_mut(&partition) {
+            // Coming back too early does not lose the place.
+            Some(claim) if claim.key == key => claim.ends = ends,
+            Some(_) => {}
+            None => {
+                self.claims.insert(partition, Claim { key, size, ends });
+                self.claims_end = self.claims_end.min(ends);
+                let known = self.partitions.entry(partition);
+                known.or_insert_with(|| PartitionState::new(&limits.partition)).pool.claim(size);
+                self.node.claim(size);
+            }
+        }
+    }
+
+    /// Ends claims whose owners did not come back.
+    fn end_claims(&mut self, now: Duration) {
+        if self.claims_end >= now {
+            return;
+        }
+        let ended: Vec<PartitionId> = self
+            .claims
+            .iter()
+            .filter(|(_, claim)| claim.ends < now)
+            .map(|(partition, _)| *partition)
+            .collect();
+        ended.into_iter().for_each(|partition| self.end_claim(partition));
+        self.claims_end = self.claims.values().map(|claim| claim.ends).min().unwrap_or(Duration::MAX);
+    }
+
+    fn end_claim(&mut self, partition: PartitionId) {
+        let Some(claim) = self.claims.remove(&partition) else { return };
+        self.node.end_claim(claim.size);
+        if let Some(known) = self.partitions.get_mut(&partition) {
+            known.pool.end_claim(claim.size);
+        }
+        self.forget_if_idle(partition);
+    }
+
+    fn forget_if_idle(&mut self, partition: PartitionId) {
+        if self.partitions.get(&partition).is_some_and(PartitionState::is_idle) {
+            self.partitions.remove(&partition);
+        }
+    }
+}
+
+/// Room in the engine, held until the write is answered. Dropped, it is given back.
+#[derive(Debug)]
+#[must_use = "dropped, it is given back"]
+pub struct Permit {
+    shared: Arc<Shared>,
+    partition: PartitionId,
+    size: Size,
+}
+
+impl Permit {
+    /// Where the write goes.
+    #[must_use]
+    pub fn partition(&self) -> PartitionId {
+        self.partition
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.shared.release(self.partition, self.size);
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

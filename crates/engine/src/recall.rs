@@ -1,0 +1,276 @@
+//! What the leader knows of a write before it is proposed: that it was decided, or is about to be.
+//!
+//! ```text
+//!            lookup                 propose                      decided
+//!  new key ──────────▶ Flight ───────────────▶ Proposed ──────────────────────▶ known, for as long as there is room
+//!                        │ dropped: refused,      │ vanished: certainly not          │
+//!                        ▼ cancelled, too late    ▼ committed                        ▼
+//!                       gone: waiters look up again; one of them flies next         waiters get the outcome
+//!
+//!  a Proposed that is dropped is a fate nobody knows yet: the key stays in flight until somebody tells
+//! ```
+//!
+//! This is a fast path and may forget. The table that decides is the partition's: what is not known here is proposed, and what was
+//! decided before comes back as a duplicate.
+//!
+//! Invariants
+//! - IDEM-1: a key is in flight at most once. A retry waits for the first one and gets its outcome. A request that reuses the key
+//!   for something else waits, too: it is refused only if the first one was decided, because otherwise the key was never used.
+//! - Nothing is known longer than the window of its namespace, by log time.
+//! - Every lock is held for moments, and nobody is woken while it is.
+//!
+//! Must not know: how an order is agreed on, tasks, deadlines. Whoever waits brings his own.
+
+mod cache;
+mod flight;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gapless_partition::{Outcome, RefusalCode, RequestDigest};
+use gapless_types::{ClientId, IdempotencyKey, NamespaceId, WorkspaceId};
+use thiserror::Error;
+use tokio::sync::watch;
+
+use self::cache::Cache;
+use self::flight::Fate;
+pub use self::flight::{Answer, Flight, Proposed, Waiter};
+use crate::log_time::LogTime;
+
+/// What tells one intended write from another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WriteIdentity {
+    /// The namespace.
+    pub namespace: NamespaceId,
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// Who writes.
+    pub client: ClientId,
+    /// Which of his writes.
+    pub key: IdempotencyKey,
+}
+
+/// How much is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecallLimits {
+    /// Most outcomes that are known.
+    pub outcomes: usize,
+    /// Most bytes of outcomes that are known.
+    pub outcome_bytes: usize,
+    /// Most keys in flight.
+    pub in_flight: usize,
+}
+
+impl Default for RecallLimits {
+    fn default() -> Self {
+        Self { outcomes: 100_000, outcome_bytes: 64 << 20, in_flight: 65_536 }
+    }
+}
+
+/// For how long an outcome counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Log time now.
+    pub now: LogTime,
+    /// How long keys of the namespace are known, in milliseconds.
+    pub millis: u64,
+}
+
+/// What is known of a write.
+#[derive(Debug)]
+pub enum Recalled {
+    /// It was decided like this.
+    Known(Arc<Outcome>),
+    /// Its key was used for another request.
+    Reused,
+    /// Its key is in flight, with this request or another.
+    InFlight(Waiter),
+    /// Nothing: it is to be admitted and proposed.
+    New(Flight),
+}
+
+/// Why a write was not looked up. It can be tried again with the same key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RecallRefused {
+    /// Another node leads, or what was in flight when this one began to lead is not resolved yet.
+    #[error("this node does not lead")]
+    NotLeading,
+    /// Too many keys are in flight.
+    #[error("{limit} writes are in flight")]
+    Full {
+        /// How many may be.
+        limit: usize,
+    },
+}
+
+/// What the leader knows of writes. Cheap to clone; all clones are one.
+#[derive(Clone, Debug)]
+pub struct Recall {
+    table: Arc<Mutex<Table>>,
+}
+
+#[derive(Debug)]
+struct Table {
+    leads: bool,
+    limits: RecallLimits,
+    known: Cache,
+    in_flight: HashMap<WriteIdentity, Entry>,
+    /// Tells flights of one key apart.
+    next_flight: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    flight: u64,
+    digest: RequestDigest,
+    fate: watch::Sender<Option<Fate>>,
+}
+
+impl Recall {
+    /// Knows nothing, and does not lead.
+    #[must_use]
+    pub fn new(limits: RecallLimits) -> Self {
+        let known = Cache::new(limits.outcomes, limits.outcome_bytes);
+        let table = Table { leads: false, limits, known, in_flight: HashMap::new(), next_flight: 0 };
+        Self { table: Arc::new(Mutex::new(table)) }
+    }
+
+    /// This node leads, and its first entry was dispatched: whatever was in flight before is decided or never will be.
+    pub fn lead(&self) {
+        self.forget(true);
+    }
+
+    /// Another node leads. What is in flight may still be committed, but nobody here will know: whoever waits is sent there. Nothing
+    /// is kept, because what is decided there is not seen here.
+    pub fn step_down(&self) {
+        self.forget(false);
+    }
+
+    /// What is known of a write.
+    ///
+    /// # Errors
+    /// If this node does not lead, or too many keys are in flight.
+    pub fn lookup(
+        &self,
+        identity: &WriteIdentity,
+        digest: RequestDigest,
+        window: Window,
+    ) -> Result<Recalled, RecallRefused> {
+        let mut table = lock(&self.table);
+        if !table.leads {
+            return Err(RecallRefused::NotLeading);
+        }
+        if let Some(entry) = table.in_flight.get(identity) {
+            return Ok(Recalled::InFlight(Waiter::new(entry.fate.subscribe(), digest)));
+        }
+        match table.known.get(identity, window) {
+            Some((known, outcome)) if known == digest => return Ok(Recalled::Known(outcome)),
+            Some(_) => return Ok(Recalled::Reused),
+            None => {}
+        }
+        let limit = table.limits.in_flight;
+        if table.in_flight.len() >= limit {
+            return Err(RecallRefused::Full { limit });
+        }
+        let (sender, receiver) = watch::channel(None);
+        let flight = table.next_flight;
+        table.next_flight += 1;
+        table.in_flight.insert(identity.clone(), Entry { flight, digest, fate: sender });
+        drop(table);
+        let waiter = Waiter::new(receiver, digest);
+        Ok(Recalled::New(Flight::new(self.clone(), identity.clone(), flight, waiter)))
+    }
+
+    /// A write got its outcome at this log time. For whoever applies: also resolves a key whose [`Proposed`] was dropped.
+    pub fn decided(
+        &self,
+        identity: &WriteIdentity,
+        digest: RequestDigest,
+        outcome: &Arc<Outcome>,
+        time: LogTime,
+    ) {
+        let mut table = lock(&self.table);
+        if !table.leads {
+            return;
+        }
+        if let Some((outcome, time)) = deciding(outcome, time) {
+            table.known.insert(identity.clone(), digest, outcome, time);
+        }
+        // Known and in flight change together, so that no lookup finds neither.
+        if table.in_flight.get(identity).is_none_or(|entry| entry.digest != digest) {
+            return;
+        }
+        let entry = table.in_flight.remove(identity).expect("it was there a moment ago");
+        drop(table);
+        entry.fate.send_replace(Some(Fate::Decided { digest, outcome: outcome.clone() }));
+    }
+
+    /// Keys in flight, also those that nobody waits for.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        lock(&self.table).in_flight.len()
+    }
+
+    /// Outcomes that are known.
+    #[must_use]
+    pub fn known(&self) -> usize {
+        lock(&self.table).known.len()
+    }
+
+    /// A flight ended without an outcome. What another flight of the same key does is not its business.
+    fn end(&self, identity: &WriteIdentity, flight: u64, fate: Fate) {
+        let mut table = lock(&self.table);
+        if table.in_flight.get(identity).is_none_or(|entry| entry.flight != flight) {
+            return;
+        }
+        let entry = table.in_flight.remove(identity).expect("it was there a moment ago");
+        drop(table);
+        entry.fate.send_replace(Some(fate));
+    }
+
+    fn forget(&self, leads: bool) {
+        let mut table = lock(&self.table);
+        table.leads = leads;
+        table.known.clear();
+        let in_flight = std::mem::take(&mut table.in_flight);
+        drop(table);
+        for entry in in_flight.into_values() {
+            entry.fate.send_replace(Some(Fate::NotLeading));
+        }
+    }
+}
+
+/// What decides a key, and when: not that it was used before for something else.
+fn deciding(outcome: &Arc<Outcome>, time: LogTime) -> Option<(Arc<Outcome>, LogTime)> {
+    match &**outcome {
+        Outcome::Committed(_) => Some((outcome.clone(), time)),
+        Outcome::Refused(refusal) if refusal.code != RefusalCode::IdempotencyKeyReused => {
+            Some((outcome.clone(), time))
+        }
+        // The window counts from the first outcome; a refusal does not say when that was.
+        Outcome::Duplicate { first, .. } => match &**first {
+            Outcome::Committed(committed) => {
+                Some((Arc::new((**first).clone()), LogTime::from_millis(committed.committed_at)?))
+            }
+            _ => None,
+        },
+        Outcome::Refused(_) | Outcome::Defined | Outcome::DefinitionRefused(_) => None,
+    }
+}
+
+/// Whether a key was used by what got this outcome.
+fn uses_its_key(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Committed(_) | Outcome::Duplicate { .. } => true,
+        Outcome::Refused(refusal) => refusal.code != RefusalCode::IdempotencyKeyReused,
+        Outcome::Defined | Outcome::DefinitionRefused(_) => false,
+    }
+}
+
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    // A panic while this lock is held leaves nothing half done.
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

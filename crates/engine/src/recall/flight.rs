@@ -1,0 +1,142 @@
+//! A key in flight: who owns it, who waits for it, and what they are told.
+
+use std::sync::Arc;
+
+use gapless_partition::{Outcome, RequestDigest};
+use tokio::sync::watch;
+
+use super::{Recall, WriteIdentity, uses_its_key};
+use crate::log_time::LogTime;
+
+/// What became of a flight.
+#[derive(Clone, Debug)]
+pub(super) enum Fate {
+    /// The request with this digest got this outcome.
+    Decided { digest: RequestDigest, outcome: Arc<Outcome> },
+    /// It was not committed and never will be.
+    Vanished,
+    /// Nobody here will know.
+    NotLeading,
+}
+
+/// What somebody who waited is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// His request got this outcome.
+    Outcome(Arc<Outcome>),
+    /// The key was used for another request.
+    Reused,
+    /// The one he waited for came to nothing, so the key is free: look it up again.
+    Again,
+    /// Another node leads, and knows.
+    NotLeading,
+}
+
+/// The right to propose a key that nobody else has in flight. Dropped, it gives the key back.
+#[derive(Debug)]
+#[must_use = "dropped, it gives the key back"]
+pub struct Flight {
+    recall: Recall,
+    identity: WriteIdentity,
+    flight: u64,
+    waiter: Waiter,
+    proposed: bool,
+}
+
+impl Flight {
+    pub(super) fn new(recall: Recall, identity: WriteIdentity, flight: u64, waiter: Waiter) -> Self {
+        Self { recall, identity, flight, waiter, proposed: false }
+    }
+
+    /// Waits for the outcome like everybody else.
+    #[must_use]
+    pub fn waiter(&self) -> Waiter {
+        self.waiter.clone()
+    }
+
+    /// It is about to be proposed. To be called before it is: from then on it may be committed, whatever becomes of who asked for
+    /// it.
+    pub fn proposed(mut self) -> Proposed {
+        self.proposed = true;
+        Proposed {
+            recall: self.recall.clone(),
+            identity: self.identity.clone(),
+            flight: self.flight,
+            digest: self.waiter.digest,
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if !self.proposed {
+            self.recall.end(&self.identity, self.flight, Fate::Vanished);
+        }
+    }
+}
+
+/// A write that may be committed. Dropped without a fate, its key stays in flight until [`Recall::decided`] or a change of leader.
+#[derive(Debug)]
+pub struct Proposed {
+    recall: Recall,
+    identity: WriteIdentity,
+    flight: u64,
+    digest: RequestDigest,
+}
+
+impl Proposed {
+    /// Whose it is.
+    #[must_use]
+    pub fn identity(&self) -> &WriteIdentity {
+        &self.identity
+    }
+
+    /// It got this outcome at this log time.
+    pub fn decided(self, outcome: &Arc<Outcome>, time: LogTime) {
+        self.recall.decided(&self.identity, self.digest, outcome, time);
+    }
+
+    /// It was not committed and never will be, or was committed and dropped by the dispatcher: it got no outcome.
+    pub fn vanished(self) {
+        self.recall.end(&self.identity, self.flight, Fate::Vanished);
+    }
+}
+
+/// Waits for the fate of a key in flight. Any number can wait; dropping one takes nothing from the others.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    fate: watch::Receiver<Option<Fate>>,
+    digest: RequestDigest,
+}
+
+impl Waiter {
+    pub(super) fn new(fate: watch::Receiver<Option<Fate>>, digest: RequestDigest) -> Self {
+        Self { fate, digest }
+    }
+
+    /// Waits until the fate is known, on any runtime. Can be dropped at any time.
+    pub async fn answer(mut self) -> Answer {
+        match self.fate.wait_for(Option::is_some).await {
+            Ok(fate) => answer(fate.as_ref(), self.digest),
+            // The table is gone without a word: the node is shutting down.
+            Err(_) => Answer::NotLeading,
+        }
+    }
+
+    /// The answer, if the fate is known.
+    #[must_use]
+    pub fn try_answer(&self) -> Option<Answer> {
+        let fate = self.fate.borrow();
+        fate.is_some().then(|| answer(fate.as_ref(), self.digest))
+    }
+}
+
+fn answer(fate: Option<&Fate>, asked: RequestDigest) -> Answer {
+    match fate {
+        Some(Fate::Decided { digest, outcome }) if *digest == asked => Answer::Outcome(outcome.clone()),
+        Some(Fate::Decided { outcome, .. }) if uses_its_key(outcome) => Answer::Reused,
+        // The first one was refused because the key had been used before, perhaps for this very request.
+        Some(Fate::Decided { .. } | Fate::Vanished) => Answer::Again,
+        Some(Fate::NotLeading) | None => Answer::NotLeading,
+    }
+}
