@@ -15,7 +15,8 @@ use bytes::Bytes;
 use gapless_partition::{Command, Definition, Schema};
 use gapless_types::{LogIndex, Name, NamespaceId, PartitionId, PartitionIndex};
 
-pub(crate) use file::{CatalogFile, CatalogFileError};
+pub use file::CatalogFileError;
+pub(crate) use file::{CatalogFile, Stored as StoredCatalog, decode as decode_catalog, encode as encode_catalog};
 
 use crate::limits::MAX_NAMESPACES;
 
@@ -69,6 +70,20 @@ pub(crate) enum Change {
     Nothing,
 }
 
+/// What is left of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Garbage {
+    pub(crate) id: NamespaceId,
+    partitions: u16,
+}
+
+impl Garbage {
+    pub(crate) fn partitions(self) -> impl Iterator<Item = PartitionId> {
+        let namespace = self.id;
+        (0..self.partitions).map(move |index| PartitionId { namespace, index: PartitionIndex::new(index) })
+    }
+}
+
 impl Default for Catalog {
     fn default() -> Self {
         Self {
@@ -115,11 +130,10 @@ impl Catalog {
         self.namespaces.values().flat_map(Namespace::partitions)
     }
 
-    /// Partitions that were dropped and may still be on disk.
-    pub(crate) fn garbage(&self) -> impl Iterator<Item = PartitionId> {
-        self.garbage.iter().flat_map(|(namespace, count)| {
-            (0..*count).map(|index| PartitionId { namespace: *namespace, index: PartitionIndex::new(index) })
-        })
+    /// Namespaces that were dropped and may still be on disk.
+    pub(crate) fn garbage(&self) -> Vec<Garbage> {
+        let garbage = |(id, partitions): (&NamespaceId, &u16)| Garbage { id: *id, partitions: *partitions };
+        self.garbage.iter().map(garbage).collect()
     }
 
     pub(crate) fn forget_garbage(&mut self, namespace: NamespaceId) {

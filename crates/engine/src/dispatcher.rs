@@ -20,9 +20,9 @@ use futures_util::future::BoxFuture;
 use crate::catalog::{CatalogCommand, Change};
 use crate::entry::{Entry, EntryRecord, MachineVersion, PartitionCommand};
 use crate::node::{Core, Node};
-use crate::offsets::{Fate, Verdict};
+use crate::offsets::{Fate, Resume, Verdict};
 use crate::slot::{Slot, Work};
-use crate::watermarks::Opened;
+use crate::watermarks::{Opened, Reach};
 use crate::worker;
 
 /// The newest version of the state machine that this program has.
@@ -161,6 +161,8 @@ impl Dispatcher {
         if let Some(slot) = slot {
             let _ = core.watermarks.close(partition, slot.incarnation);
             slot.close();
+            node.admission.forget(partition);
+            node.leaving.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
         }
     }
 }
@@ -222,5 +224,55 @@ impl Machine for Dispatcher {
         body: Box<dyn SnapshotBody>,
     ) -> BoxFuture<'static, Result<(), MachineFault>> {
         crate::snapshot::install(self.0.clone(), at, body)
+    }
+}
+
+/// Takes in all partitions that the catalog names, where they stand on disk, and starts their workers. Everything up to `covered` is
+/// in them.
+pub(crate) async fn reset_partitions(node: &Arc<Node>, covered: Option<LogIndex>) {
+    let partitions: Vec<PartitionId> = node.catalog().partitions().collect();
+    let begin = |partition| {
+        let node = node.clone();
+        async move {
+            let slot = Arc::new(Slot::new(partition, node.partition_dir(partition)));
+            let job = {
+                let (node, slot) = (node.clone(), slot.clone());
+                move || worker::begin(&node, &slot)
+            };
+            let begun = node.workers.run(job).await;
+            (slot, begun)
+        }
+    };
+    let begun = futures_util::future::join_all(partitions.into_iter().map(begin)).await;
+    let mut slots = BTreeMap::new();
+    {
+        let mut core = node.core();
+        core.reset(covered);
+        for (slot, begun) in begun {
+            let at = match begun {
+                Ok(at) => at,
+                // Its worker tries again, and reads from the replicated log what was dispatched meanwhile.
+                Err(reason) => {
+                    node.alarm(format!("partition {}: {reason}", slot.id));
+                    slot.detach_from(covered.and_then(LogIndex::next).unwrap_or(LogIndex::FIRST));
+                    None
+                }
+            };
+            core.dispatch.open(slot.id, at.map(|Reach { offset, index }| Resume { offset, index }));
+            let opened = Opened { applied: at, ..Opened::default() };
+            core.watermarks
+                .open(slot.id, slot.incarnation, opened)
+                .expect("NUM-1: every partition is taken in once");
+            slots.insert(slot.id, slot);
+        }
+    }
+    node.dispatched.send_replace(covered);
+    *node.slots.write().unwrap_or_else(PoisonError::into_inner) = slots;
+}
+
+/// Starts the workers of all partitions.
+pub(crate) fn start_workers(node: &Arc<Node>) {
+    for slot in node.all_slots() {
+        worker::start(node.clone(), slot);
     }
 }

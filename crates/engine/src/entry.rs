@@ -26,8 +26,12 @@ use crate::log_time::LogTime;
 const VERSION: u8 = 1;
 /// Bytes in front of the records.
 const HEADER_BYTES: usize = 28;
+/// The same, for whoever counts what fits.
+pub(crate) const MOST_HEADER_BYTES: usize = HEADER_BYTES;
 /// Bytes in front of the payload of a record.
 const RECORD_HEADER_BYTES: usize = 20;
+/// The same, for whoever counts what fits.
+pub(crate) const MOST_RECORD_HEADER_BYTES: usize = RECORD_HEADER_BYTES;
 /// In place of a length: the payload is that of the record before.
 const SAME_PAYLOAD: u32 = u32::MAX;
 
@@ -36,6 +40,7 @@ const WRITE: u8 = 1;
 const DEFINITION: u8 = 2;
 const TERM: u8 = 3;
 const DOMAIN_COMMAND: u8 = 4;
+const CONTROL: u8 = 5;
 
 /// Which version of the state machine applies an entry. Never falls along the log; what a partition does may depend on it, so
 /// that replicas with newer and older programs do the same during an upgrade.
@@ -76,6 +81,8 @@ pub enum EntryRecord {
         /// What is asked for.
         command: Bytes,
     },
+    /// A change of which namespaces and partitions there are. It belongs to no partition.
+    Control(Bytes),
 }
 
 /// What a partition applies at its next offset.

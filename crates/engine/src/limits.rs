@@ -31,5 +31,14 @@ pub const MAX_BATCHES_IN_FLIGHT: usize = 64;
 /// Writes up to this many bytes are small: a part of every budget is theirs alone.
 pub const SMALL_WRITE_BYTES: u64 = 64 * 1024;
 
+/// Most namespaces of a cluster.
+pub const MAX_NAMESPACES: usize = 10_000;
+/// Fates of entries that are remembered until their proposer asks.
+pub const MAX_REMEMBERED_FATES: usize = 4096;
+/// Alarms that are kept; the oldest go first.
+pub const MAX_ALARMS: usize = 1000;
+/// Most calls that wait at barriers at one time.
+pub const MAX_BARRIERS: usize = 10_000;
+
 const _: () = assert!(MAX_COMMAND_BYTES < MAX_ENTRY_BYTES / 4 * 3, "a command fits an entry");
 const _: () = assert!(MAX_ENTRY_BYTES < MAX_RECORD_BYTES as usize, "an entry fits a record of the log");

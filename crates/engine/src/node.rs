@@ -5,14 +5,15 @@
 //! Must not know: the interface of the engine.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use gapless_consensus::{Members, Replicator};
 use gapless_log::io::Io;
-use gapless_types::{GroupId, LogIndex, PartitionId};
+use gapless_types::{GroupId, LogIndex, NamespaceId, PartitionId};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
@@ -24,7 +25,7 @@ use crate::limits::MAX_REMEMBERED_FATES;
 use crate::log_time::{Clock, LogTime};
 use crate::offsets::{BatchId, Dispatch, Fate, Proposer};
 use crate::recall::Recall;
-use crate::slot::Slot;
+use crate::slot::{PartitionState, Slot};
 use crate::watermarks::Watermarks;
 use crate::workers::Workers;
 
@@ -57,6 +58,8 @@ pub(crate) struct Node {
     pub(crate) keeper: Notify,
     pub(crate) closing: watch::Sender<bool>,
     pub(crate) alarms: Mutex<Vec<String>>,
+    /// Partitions that were dropped and may still be open.
+    pub(crate) leaving: Mutex<Vec<Arc<Slot>>>,
     pub(crate) reopen_delay: Duration,
 }
 
@@ -96,6 +99,13 @@ impl Core {
             awaited: BTreeMap::new(),
             fates: BTreeMap::new(),
         }
+    }
+
+    /// All partitions are taken in anew, with everything up to here.
+    pub(crate) fn reset(&mut self, covered: Option<LogIndex>) {
+        self.dispatch = Dispatch::default();
+        self.watermarks = Watermarks::starting_at(covered);
+        self.forget_flights();
     }
 
     /// An entry was dispatched with this fate.
@@ -171,6 +181,7 @@ impl Node {
             keeper: Notify::new(),
             closing: watch::Sender::new(false),
             alarms: Mutex::default(),
+            leaving: Mutex::default(),
             reopen_delay: parts.reopen_delay,
         }
     }
@@ -213,6 +224,38 @@ impl Node {
 
     pub(crate) fn is_closing(&self) -> bool {
         *self.closing.borrow()
+    }
+
+    /// Whether a partition is to be removed.
+    pub(crate) fn is_dropped(&self, partition: PartitionId) -> bool {
+        self.catalog.borrow().by_id(partition.namespace).is_none()
+    }
+
+    /// Whether partitions of a namespace that was dropped are still open.
+    pub(crate) fn is_closing_down(&self, namespace: NamespaceId) -> bool {
+        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        leaving.retain(|slot| *slot.state.borrow() != PartitionState::Closed);
+        leaving.iter().any(|slot| slot.id.namespace == namespace)
+    }
+
+    /// Removes the files of a partition that nobody has open.
+    pub(crate) fn remove_partition(&self, partition: PartitionId) -> io::Result<()> {
+        self.remove_files(&self.partition_dir(partition))
+    }
+
+    pub(crate) fn remove_files(&self, dir: &Path) -> io::Result<()> {
+        for part in [dir.join("log"), dir.join("store")] {
+            let names = match self.io.list(&part) {
+                Ok(names) => names,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            for name in names {
+                self.io.remove(&part.join(name))?;
+            }
+            self.io.sync_dir(&part)?;
+        }
+        Ok(())
     }
 
     /// Something that an operator should see.

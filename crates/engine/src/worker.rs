@@ -93,12 +93,21 @@ async fn open(node: &Arc<Node>, slot: &Arc<Slot>, first: bool) -> Result<(), End
         let (node, slot) = (node.clone(), slot.clone());
         move || open_partition(&node, &slot, first)
     };
-    node.workers.run(job).await?;
-    slot.state.send_replace(PartitionState::Serving);
+    let state = node.workers.run(job).await?;
+    slot.state.send_replace(state);
     Ok(())
 }
 
-fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<(), End> {
+/// The first half of opening: where the partition stands.
+pub(crate) fn begin(node: &Node, slot: &Slot) -> Result<Option<Reach>, String> {
+    let failed = |error: gapless_partition::OpenError| with_causes(&error);
+    let opening = Partition::begin(&node.io, &slot.dir, slot.id, &node.partition_options).map_err(failed)?;
+    let at = opening.last().map_err(failed)?;
+    *slot.opening.lock().unwrap_or_else(PoisonError::into_inner) = Some(opening);
+    Ok(at.map(|(offset, index)| Reach { offset, index }))
+}
+
+fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<PartitionState, End> {
     let failed = |error: &dyn std::error::Error| End::Failed(with_causes(error));
     let begun = slot.opening.lock().unwrap_or_else(PoisonError::into_inner).take();
     let was_begun = begun.is_some();
@@ -112,13 +121,12 @@ fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<(), End> {
         }
     };
     let reach = reach_of(&partition);
-    let opened = Opened {
-        applied: reach,
-        synced: partition.synced().min(reach.map(|reach| reach.offset)),
-        checkpoint: None,
-    };
-    let _ = node.core().watermarks.open(slot.id, slot.incarnation, opened);
-    // What was dispatched to it before is not in its queue, or is lost with what it had not written yet.
+    if was_begun {
+        let synced = partition.synced().min(reach.map(|reach| reach.offset));
+        let opened = Opened { applied: reach, synced, checkpoint: None };
+        let _ = node.core().watermarks.open(slot.id, slot.incarnation, opened);
+    }
+    // A partition that is opened again may have lost outcomes that it had not written yet, and its queue with them.
     let fresh = was_begun || (first && reach.is_none());
     if !fresh {
         let kept = node.replicator().progress().borrow().first_kept.unwrap_or(LogIndex::FIRST);
@@ -129,7 +137,8 @@ fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<(), End> {
     *slot.partition() = Some(partition);
     match quarantined {
         Some(reason) => Err(End::Quarantined(reason)),
-        None => Ok(()),
+        None if fresh => Ok(PartitionState::Serving),
+        None => Ok(PartitionState::CatchingUp),
     }
 }
 
@@ -177,7 +186,12 @@ fn apply_slice(node: &Node, slot: &Slot, slice: &[Work]) -> Result<(), End> {
     }
     let wants_checkpoint = end.is_ok() && partition.wants_checkpoint();
     if let Some(reach) = reach_of(partition) {
-        let _ = node.core().watermarks.applied(slot.id, slot.incarnation, reach);
+        let watermarks = &mut node.core().watermarks;
+        // One that was opened again applies once more what it had lost; that is nothing new to anybody.
+        let known = watermarks.marks(slot.id).and_then(|marks| marks.applied);
+        if known < Some(reach.offset) {
+            let _ = watermarks.applied(slot.id, slot.incarnation, reach);
+        }
     }
     report(slot, partition);
     drop(guard);

@@ -7,7 +7,7 @@ use gapless_types::{GroupId, NamespaceId, PartitionId, PartitionIndex, Partition
 
 use super::encode::{CHECKSUM, FIRST_PARTITION, checksum};
 use super::{
-    DEFINITION, DOMAIN_COMMAND, Entry, EntryError, EntryRecord, HEADER_BYTES, MAX_ENTRY_BYTES,
+    CONTROL, DEFINITION, DOMAIN_COMMAND, Entry, EntryError, EntryRecord, HEADER_BYTES, MAX_ENTRY_BYTES,
     MAX_ENTRY_RECORDS, MachineVersion, PartitionCommand, RECORD_HEADER_BYTES, SAME_PAYLOAD, TERM, VERSION,
     WRITE,
 };
@@ -124,7 +124,7 @@ impl Take {
                     }
                 }
                 EntryRecord::Term if count > 1 => return Err(malformed),
-                EntryRecord::Term | EntryRecord::DomainCommand { .. } => {}
+                EntryRecord::Term | EntryRecord::DomainCommand { .. } | EntryRecord::Control(_) => {}
             }
             records.push(record);
         }
@@ -144,6 +144,7 @@ impl Take {
                 Ok(EntryRecord::Definition(PartitionCommand { partition, expected, command: payload }))
             }
             (TERM, None) if partition == FIRST_PARTITION && payload.is_empty() => Ok(EntryRecord::Term),
+            (CONTROL, None) if partition == FIRST_PARTITION => Ok(EntryRecord::Control(payload)),
             (DOMAIN_COMMAND, None) => Ok(EntryRecord::DomainCommand { partition, command: payload }),
             _ => Err(malformed),
         }

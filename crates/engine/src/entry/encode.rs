@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes};
 use gapless_types::{GroupId, NamespaceId, PartitionId, PartitionIndex, PartitionOffset};
 
 use super::{
-    DEFINITION, DOMAIN_COMMAND, Entry, EntryRecord, HEADER_BYTES, MAX_ENTRY_BYTES, MAX_ENTRY_RECORDS,
+    CONTROL, DEFINITION, DOMAIN_COMMAND, Entry, EntryRecord, HEADER_BYTES, MAX_ENTRY_BYTES, MAX_ENTRY_RECORDS,
     MachineVersion, PartitionCommand, PushError, RECORD_HEADER_BYTES, SAME_PAYLOAD, TERM, VERSION, WRITE,
 };
 use crate::log_time::LogTime;
@@ -73,6 +73,7 @@ impl EntryEncoder {
             EntryRecord::DomainCommand { partition, command } => {
                 self.append(DOMAIN_COMMAND, *partition, None, command)
             }
+            EntryRecord::Control(command) => self.append(CONTROL, FIRST_PARTITION, None, command),
         }
     }
 

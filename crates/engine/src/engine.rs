@@ -1,0 +1,277 @@
+//! The engine: a node of the ledger, to be embedded.
+//!
+//! Must not know: sockets, encodings of an interface.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_consensus::network::Network;
+use gapless_consensus::{
+    ClusterId, Config as ConsensusConfig, Identity, Members, NodeId, Replicator, Settings, Start,
+};
+use gapless_log::io::Io;
+use gapless_log::io::real::RealIo;
+use gapless_types::{GroupId, PartitionId};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::admission::{Admission, AdmissionLimits};
+use crate::barriers::Barriers;
+use crate::catalog::CatalogFile;
+use crate::dispatcher::{Dispatcher, reset_partitions, start_workers};
+use crate::error::OpenError;
+use crate::keeper::{self, Housekeeping};
+use crate::log_time::{Clock, MachineClock};
+use crate::node::{Durable, Node, Parts};
+use crate::proposing::{self, Request};
+use crate::recall::{Recall, RecallLimits};
+use crate::retention::Retention;
+use crate::slot::PartitionState;
+use crate::watermarks::Marks;
+use crate::workers::Workers;
+
+/// Writes that wait for the proposer; more of them wait in their callers.
+const QUEUED_REQUESTS: usize = 4096;
+
+/// What to open, and how.
+#[derive(Clone)]
+pub struct Config {
+    /// The directory of the node.
+    pub dir: PathBuf,
+    /// The disk.
+    pub io: Arc<dyn Io>,
+    /// The clocks.
+    pub clock: Arc<dyn Clock>,
+    /// Who the node is.
+    pub identity: Identity,
+    /// What a node without a past does.
+    pub start: Start,
+    /// How other nodes are reached.
+    pub network: Arc<dyn Network>,
+    /// Times and chances of consensus.
+    pub consensus: Settings,
+    /// The replicated log.
+    pub log: gapless_log::Options,
+    /// Partitions, with the memory that all of them share.
+    pub partitions: gapless_partition::Options,
+    /// What is admitted.
+    pub admission: AdmissionLimits,
+    /// What is recalled.
+    pub recall: RecallLimits,
+    /// Checkpoints, and how much of the replicated log is kept.
+    pub housekeeping: Housekeeping,
+    /// Whether partitions work on threads, or in place for a simulation.
+    pub on_threads: bool,
+    /// How long a partition that failed waits until it is opened again.
+    pub reopen_delay: Duration,
+}
+
+impl Config {
+    /// A node of its own, on real files.
+    ///
+    /// # Errors
+    /// Never on a directory that is given: members of one are always valid.
+    pub fn embedded(dir: impl Into<PathBuf>) -> Self {
+        let node = NodeId::new(1);
+        let members = Members::alone(node, "embedded").expect("a group of one is valid");
+        Self::new(dir, node, Start::Found(members), Arc::new(gapless_consensus::network::switchboard::Switchboard::default()))
+    }
+
+    /// A node of a cluster.
+    pub fn new(dir: impl Into<PathBuf>, node: NodeId, start: Start, network: Arc<dyn Network>) -> Self {
+        let identity = Identity { cluster: ClusterId::from_bytes([0; 16]), group: GroupId::new(0), node };
+        Self {
+            dir: dir.into(),
+            io: Arc::new(RealIo),
+            clock: Arc::new(MachineClock::default()),
+            identity,
+            start,
+            network,
+            consensus: Settings::default(),
+            log: gapless_log::Options::replicated(),
+            partitions: gapless_partition::Options::new(),
+            admission: AdmissionLimits::default(),
+            recall: RecallLimits::default(),
+            housekeeping: Housekeeping::default(),
+            on_threads: true,
+            reopen_delay: Duration::from_secs(1),
+        }
+    }
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Config")
+            .field("dir", &self.dir)
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A node of the ledger. Clones are the same node.
+#[derive(Clone, Debug)]
+pub struct Engine(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    node: Arc<Node>,
+    requests: mpsc::Sender<Request>,
+    barriers: Barriers,
+    tasks: std::sync::Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// How a partition does on this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionReport {
+    /// Which one.
+    pub partition: PartitionId,
+    /// How it does.
+    pub state: PartitionState,
+    /// How far it is.
+    pub marks: Marks,
+    /// Entries that wait for it.
+    pub queued_entries: usize,
+    /// Bytes that wait for it.
+    pub queued_bytes: u64,
+    /// Times that it fell so far behind that it read from the replicated log.
+    pub detachments: u64,
+}
+
+impl Engine {
+    /// Opens a node. Partitions serve as soon as each of them is up.
+    ///
+    /// # Errors
+    /// If the catalog or the replicated log cannot be opened, or the configuration contradicts itself.
+    pub async fn open(config: Config) -> Result<Self, OpenError> {
+        let runtime = Handle::current();
+        let workers = if config.on_threads { Workers::Threads(runtime.clone()) } else { Workers::InPlace };
+        config.io.create_dir(&config.dir).map_err(|source| OpenError::Io {
+            action: "create",
+            path: config.dir.clone(),
+            source,
+        })?;
+        let catalog_file = CatalogFile::new(config.io.clone(), &config.dir);
+        let stored = {
+            let file = catalog_file.clone();
+            workers.run(move || file.read()).await?
+        };
+        let admission = Admission::new(config.admission, config.clock.clone(), None)
+            .map_err(|error| OpenError::Configuration(error.to_string()))?;
+        let node = Arc::new(Node::new(Parts {
+            group: config.identity.group,
+            io: config.io.clone(),
+            clock: config.clock.clone(),
+            workers,
+            runtime: runtime.clone(),
+            partition_options: config.partitions.clone(),
+            catalog_file,
+            generation: stored.generation,
+            durable: Durable { catalog: Arc::new(stored.catalog), covered: stored.covered },
+            recall: Recall::new(config.recall),
+            admission,
+            reopen_delay: config.reopen_delay,
+        }));
+        reset_partitions(&node, stored.covered).await;
+        let replicator = open_replicator(&config, &node).await?;
+        let first_kept = replicator.progress().borrow().first_kept.unwrap_or(gapless_types::LogIndex::FIRST);
+        node.replicator.set(replicator).unwrap_or_else(|_| unreachable!("a node is opened once"));
+        start_workers(&node);
+        let retention = Arc::new(Retention::new(first_kept, Some(config.housekeeping.max_retained_bytes)));
+        let (requests, receiver) = mpsc::channel(QUEUED_REQUESTS);
+        let tasks = vec![
+            runtime.spawn(proposing::run(node.clone(), receiver)),
+            runtime.spawn(keeper::run(node.clone(), retention, config.housekeeping)),
+        ];
+        Ok(Self(Arc::new(Inner {
+            node,
+            requests,
+            barriers: Barriers::default(),
+            tasks: std::sync::Mutex::new(tasks),
+        })))
+    }
+
+    /// Stops taking writes, lets partitions finish and makes everything durable.
+    pub async fn close(&self) {
+        let node = &self.0.node;
+        node.closing.send_replace(true);
+        let tasks = std::mem::take(&mut *self.0.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        for task in tasks {
+            let _ = task.await;
+        }
+        let _ = node.replicator().close().await;
+        let slots = node.all_slots();
+        for slot in &slots {
+            slot.close();
+        }
+        for slot in slots {
+            let _ = slot.state.subscribe().wait_for(|state| *state == PartitionState::Closed).await;
+        }
+        keeper::keep_catalog(node).await;
+    }
+
+    /// Consensus, for membership and leadership.
+    pub fn replicator(&self) -> &Arc<dyn Replicator> {
+        self.0.node.replicator()
+    }
+
+    /// Waits until this node leads and can take writes, or somebody else does.
+    pub async fn wait_for_leader(&self) {
+        let mut leadership = self.replicator().leadership();
+        let found = |leadership: &gapless_consensus::Leadership| {
+            leadership.is_ready() || (leadership.leader.is_some() && !leadership.is_self)
+        };
+        let _ = leadership.wait_for(found).await;
+    }
+
+    /// Every partition of this node, by id.
+    pub fn partitions(&self) -> Vec<PartitionReport> {
+        let node = &self.0.node;
+        let report = |slot: Arc<crate::slot::Slot>| {
+            let backlog = slot.backlog();
+            PartitionReport {
+                partition: slot.id,
+                state: slot.state.borrow().clone(),
+                marks: node.core().watermarks.marks(slot.id).unwrap_or_default(),
+                queued_entries: backlog.entries,
+                queued_bytes: backlog.bytes,
+                detachments: backlog.detachments,
+            }
+        };
+        node.all_slots().into_iter().map(report).collect()
+    }
+
+    /// What an operator should see, the oldest first.
+    pub fn alarms(&self) -> Vec<String> {
+        self.0.node.alarms.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// Writes that are in flight.
+    pub fn in_flight(&self) -> usize {
+        self.0.node.acks.len()
+    }
+
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.0.node
+    }
+
+    pub(crate) fn requests(&self) -> &mpsc::Sender<Request> {
+        &self.0.requests
+    }
+
+    pub(crate) fn barriers(&self) -> &Barriers {
+        &self.0.barriers
+    }
+}
+
+async fn open_replicator(config: &Config, node: &Arc<Node>) -> Result<Arc<dyn Replicator>, OpenError> {
+    let mut consensus =
+        ConsensusConfig::new(config.identity, config.dir.join("consensus"), config.start.clone());
+    consensus.log = config.log.clone();
+    consensus.settings = config.consensus;
+    let dispatcher = Arc::new(Dispatcher(node.clone()));
+    let opened = gapless_consensus::Node::open(config.io.clone(), consensus, dispatcher, config.network.clone());
+    Ok(Arc::new(opened.await?))
+}

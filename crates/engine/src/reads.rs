@@ -1,0 +1,147 @@
+//! Reading: a view of a partition, as new as the reader asks for.
+//!
+//! A view never changes and can be read on any thread. A linearizable one contains every write that was acknowledged before the call,
+//! on any node: the leader asks a quorum whether it still leads, and waits until the partition is that far.
+//!
+//! Must not know: what rows mean.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_consensus::ReadPointError;
+use gapless_partition::View;
+use gapless_types::{LogIndex, PartitionId, PartitionOffset, WorkspaceId};
+
+use crate::engine::Engine;
+use crate::error::{NotLeader, ReadError};
+use crate::slot::{PartitionState, Slot};
+
+/// How new a view has to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Consistency {
+    /// Contains every write that was acknowledged before the call. Only the leader can say.
+    #[default]
+    Linearizable,
+    /// Whatever this node has.
+    Stale,
+    /// At least up to this outcome: whoever was told an offset reads his own write, on any node.
+    AtLeast(PartitionOffset),
+}
+
+/// How something is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// How new.
+    pub consistency: Consistency,
+    /// How long that is waited for.
+    pub patience: Duration,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self { consistency: Consistency::default(), patience: Duration::from_secs(10) }
+    }
+}
+
+impl Engine {
+    /// The partition that a workspace belongs to; none if there is no such namespace.
+    pub fn partition_of(&self, namespace: &str, workspace: WorkspaceId) -> Option<PartitionId> {
+        let catalog = self.node().catalog();
+        let namespace = catalog.by_name(namespace)?;
+        let index = workspace.partition(namespace.schema.definition().partitions);
+        Some(PartitionId { namespace: namespace.id, index })
+    }
+
+    /// Everything that can be read of a workspace, together with its whole partition.
+    ///
+    /// # Errors
+    /// If there is no such namespace, or a view as new as asked for cannot be had.
+    pub async fn view_of(
+        &self,
+        namespace: &str,
+        workspace: WorkspaceId,
+        options: ReadOptions,
+    ) -> Result<View, ReadError> {
+        let partition = self.partition_of(namespace, workspace).ok_or(ReadError::Unknown)?;
+        self.view(partition, options).await
+    }
+
+    /// Everything that can be read of a partition.
+    ///
+    /// # Errors
+    /// If there is no such partition, or a view as new as asked for cannot be had.
+    pub async fn view(&self, partition: PartitionId, options: ReadOptions) -> Result<View, ReadError> {
+        let slot = self.node().slot(partition).ok_or(ReadError::Unknown)?;
+        let view = async {
+            match options.consistency {
+                Consistency::Linearizable => {
+                    let index = self.read_point().await?;
+                    self.applied_through(&slot, index).await?;
+                }
+                Consistency::Stale => {}
+                Consistency::AtLeast(offset) => wait_for_offset(&slot, offset).await?,
+            }
+            self.view_now(&slot).await
+        };
+        tokio::time::timeout(options.patience, view)
+            .await
+            .unwrap_or(Err(ReadError::DeadlineExceeded { partition }))
+    }
+
+    /// An index such that whoever has applied everything up to it has seen every write acknowledged before this call.
+    pub(crate) async fn read_point(&self) -> Result<LogIndex, ReadError> {
+        self.node().replicator().read_point().await.map_err(|error| match error {
+            ReadPointError::NotLeader { leader } => NotLeader { leader }.into(),
+            ReadPointError::NoQuorum => ReadError::NoQuorum,
+            ReadPointError::Stopped(_) => ReadError::Closing,
+        })
+    }
+
+    /// Waits until a partition has applied everything up to an index.
+    pub(crate) async fn applied_through(&self, slot: &Slot, index: LogIndex) -> Result<(), ReadError> {
+        let mut applied = slot.applied.subscribe();
+        let mut state = slot.state.subscribe();
+        let mut dispatched = self.node().dispatched.subscribe();
+        loop {
+            let state_now = state.borrow_and_update().clone();
+            let applied_index = applied.borrow_and_update().index;
+            dispatched.borrow_and_update();
+            // One that fell behind is as far as it has applied; one that serves has passed what was not for it, too.
+            let passed = state_now == PartitionState::Serving
+                && self.node().core().watermarks.applied_through(slot.id) >= Some(index);
+            if passed || applied_index > Some(index) {
+                return Ok(());
+            }
+            if state_now == PartitionState::Closed {
+                return Err(ReadError::Closing);
+            }
+            tokio::select! {
+                changed = applied.changed() => changed.map_err(|_| ReadError::Closing)?,
+                changed = state.changed() => changed.map_err(|_| ReadError::Closing)?,
+                changed = dispatched.changed() => changed.map_err(|_| ReadError::Closing)?,
+            }
+        }
+    }
+
+    pub(crate) async fn view_now(&self, slot: &Arc<Slot>) -> Result<View, ReadError> {
+        let job = {
+            let slot = slot.clone();
+            move || match slot.partition().as_mut() {
+                Some(partition) => partition.view().map_err(|error| error.to_string()),
+                None => Err(match &*slot.state.borrow() {
+                    PartitionState::Failed(reason) => reason.to_string(),
+                    PartitionState::Closed => "it is closed".to_owned(),
+                    _ => "it is actualizing".to_owned(),
+                }),
+            }
+        };
+        let view = self.node().workers.run(job).await;
+        view.map_err(|reason| ReadError::NotOpen { partition: slot.id, reason: reason.into() })
+    }
+}
+
+async fn wait_for_offset(slot: &Slot, offset: PartitionOffset) -> Result<(), ReadError> {
+    let mut applied = slot.applied.subscribe();
+    let reached = applied.wait_for(|applied| applied.offset >= Some(offset)).await;
+    reached.map(|_| ()).map_err(|_| ReadError::Closing)
+}

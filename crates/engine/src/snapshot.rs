@@ -1,0 +1,264 @@
+//! Snapshots: everything a node has at one entry of the replicated log.
+//!
+//! A mark goes through every queue, so that all partitions are caught at the same entry. What is copied is the history alone, the
+//! partition logs (LOG-1): the receiver folds them into state of its own, in a new directory that replaces the old one at once.
+//!
+//! ```text
+//!  1 catalog, in the form of its file (4 bytes of length in front)
+//!  2 for each partition, in order: namespace (4), index (2), count of outcomes (8)
+//!     for each outcome: length (4), the record of the partition log
+//! ```
+//!
+//! Must not know: how the bytes travel, how an order is agreed on.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::{Buf, Bytes, BytesMut};
+use futures_util::future::BoxFuture;
+use gapless_consensus::{MachineFault, SnapshotBody, SnapshotSource};
+use gapless_log::{Log, Options};
+use gapless_partition::{Direction, View};
+use gapless_types::{LogIndex, NamespaceId, PartitionId, PartitionIndex, PartitionOffset, Position};
+use tokio::sync::oneshot;
+
+use crate::catalog::{Catalog, StoredCatalog, decode_catalog, encode_catalog};
+use crate::dispatcher::{reset_partitions, start_workers};
+use crate::keeper::write_catalog;
+use crate::node::{Durable, Node, partition_name};
+use crate::slot::{Mark, PartitionState};
+use crate::workers::Workers;
+
+/// Outcomes that are read at once.
+const PAGE: usize = 256;
+
+/// A snapshot that is held by views of all partitions.
+struct Held {
+    catalog: Bytes,
+    views: Vec<View>,
+    workers: Workers,
+}
+
+pub(crate) fn take(
+    node: Arc<Node>,
+    at: LogIndex,
+) -> BoxFuture<'static, Result<Arc<dyn SnapshotSource>, MachineFault>> {
+    // Marked before this returns: nothing else is dispatched until then.
+    let catalog = node.catalog();
+    let marks: Vec<_> = node
+        .all_slots()
+        .into_iter()
+        .map(|slot| {
+            let (reply, marked) = oneshot::channel();
+            slot.mark(Mark { at, reply });
+            (slot.id, marked)
+        })
+        .collect();
+    Box::pin(async move {
+        let mut views = Vec::new();
+        for (partition, marked) in marks {
+            match marked.await {
+                Ok(Ok(marked)) => views.push(marked.view),
+                Ok(Err(reason)) => return Err(MachineFault::new(format!("partition {partition}: {reason}"))),
+                Err(_) if node.is_dropped(partition) => {}
+                Err(_) => return Err(MachineFault::new(format!("partition {partition} was closed"))),
+            }
+        }
+        let covered = Some(at).max(node.durable.borrow().covered);
+        if !write_catalog(&node, Durable { catalog: node.catalog(), covered }).await {
+            return Err(MachineFault::new("the catalog cannot be written"));
+        }
+        let stored = StoredCatalog { catalog: (*catalog).clone(), covered: Some(at), generation: 0 };
+        let held =
+            Held { catalog: encode_catalog(&stored).into(), views, workers: node.workers.clone() };
+        Ok(Arc::new(Shared(Arc::new(held))) as Arc<dyn SnapshotSource>)
+    })
+}
+
+struct Shared(Arc<Held>);
+
+impl SnapshotSource for Shared {
+    fn body(&self) -> Box<dyn SnapshotBody> {
+        Box::new(Body { held: self.0.clone(), part: 0, next: None })
+    }
+}
+
+/// Reads a snapshot from its beginning.
+struct Body {
+    held: Arc<Held>,
+    /// 0 is the catalog, then one for each partition.
+    part: usize,
+    /// The next outcome of the partition that is being read.
+    next: Option<PartitionOffset>,
+}
+
+impl SnapshotBody for Body {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, MachineFault>> {
+        Box::pin(async move {
+            if self.part == 0 {
+                self.part = 1;
+                let mut bytes = Vec::new();
+                put_length(&mut bytes, self.held.catalog.len());
+                bytes.extend_from_slice(&self.held.catalog);
+                return Ok(Some(bytes.into()));
+            }
+            let Some(view) = self.held.views.get(self.part - 1).cloned() else { return Ok(None) };
+            let from = self.next;
+            let page = self.held.workers.clone().run(move || read_page(&view, from)).await?;
+            self.next = page.next;
+            if page.next.is_none() {
+                self.part += 1;
+            }
+            Ok(Some(page.bytes))
+        })
+    }
+}
+
+struct Page {
+    bytes: Bytes,
+    next: Option<PartitionOffset>,
+}
+
+/// The next outcomes of a partition, with its header in front of the first.
+fn read_page(view: &View, from: Option<PartitionOffset>) -> Result<Page, MachineFault> {
+    let mut bytes = Vec::new();
+    let last = view.applied();
+    if from.is_none() {
+        let partition = view.partition();
+        bytes.extend_from_slice(&partition.namespace.get().to_le_bytes());
+        bytes.extend_from_slice(&partition.index.get().to_le_bytes());
+        bytes.extend_from_slice(&last.map_or(0, PartitionOffset::get).to_le_bytes());
+    }
+    let from = from.unwrap_or(PartitionOffset::FIRST);
+    let outcomes = view.outcomes(from, PAGE, Direction::Forward).map_err(MachineFault::new)?;
+    let mut next = Some(from);
+    for outcome in &outcomes {
+        put_length(&mut bytes, outcome.bytes().len());
+        bytes.extend_from_slice(outcome.bytes());
+        next = next.and_then(PartitionOffset::next);
+    }
+    Ok(Page { bytes: bytes.into(), next: next.filter(|next| last >= Some(*next)) })
+}
+
+fn put_length(bytes: &mut Vec<u8>, length: usize) {
+    bytes.extend_from_slice(&u32::try_from(length).expect("records are shorter than 4 GiB").to_le_bytes());
+}
+
+/// Replaces everything by a snapshot.
+pub(crate) fn install(
+    node: Arc<Node>,
+    at: LogIndex,
+    body: Box<dyn SnapshotBody>,
+) -> BoxFuture<'static, Result<(), MachineFault>> {
+    Box::pin(async move {
+        let generation = node.generation.load(Ordering::Acquire) + 1;
+        let mut reader = Reader { body, buffer: BytesMut::new(), ended: false };
+        let catalog = receive(&node, &mut reader, generation).await?;
+        // The old partitions let go of their files before the new ones take over.
+        close_all(&node).await;
+        let catalog = Arc::new(catalog);
+        node.generation.store(generation, Ordering::Release);
+        let durable = Durable { catalog: catalog.clone(), covered: Some(at) };
+        if !write_catalog(&node, durable).await {
+            return Err(MachineFault::new("the catalog cannot be written"));
+        }
+        node.catalog.send_replace(catalog);
+        node.announce(at);
+        reset_partitions(&node, Some(at)).await;
+        start_workers(&node);
+        Ok(())
+    })
+}
+
+/// Writes all partition logs of a snapshot into the directory of a new generation.
+async fn receive(node: &Arc<Node>, reader: &mut Reader, generation: u64) -> Result<Catalog, MachineFault> {
+    let length = reader.take(4).await?.get_u32_le() as usize;
+    let bytes = reader.take(length).await?;
+    let stored = decode_catalog(&bytes).map_err(MachineFault::new)?;
+    let dir = node.catalog_file.partitions_dir(generation);
+    clear(node, &stored.catalog, generation).await?;
+    while let Some(mut header) = reader.take_or_end(14).await? {
+        let namespace = NamespaceId::new(header.get_u32_le());
+        let partition = PartitionId { namespace, index: PartitionIndex::new(header.get_u16_le()) };
+        let count = header.get_u64_le();
+        let log_dir = dir.join(partition_name(partition)).join("log");
+        let (io, options) = (node.io.clone(), Options::clone(&node.partition_options.log));
+        let open = move || io.create_dir(&log_dir).map_err(MachineFault::new).and_then(|()| {
+            Log::open(io.clone(), log_dir, options).map(|(log, _)| log).map_err(MachineFault::new)
+        });
+        let log = node.workers.run(open).await?;
+        let mut next = 1;
+        while next <= count {
+            let mut records = Vec::new();
+            while records.len() < PAGE && next + (records.len() as u64) <= count {
+                let length = reader.take(4).await?.get_u32_le() as usize;
+                records.push(reader.take(length).await?);
+            }
+            let (log, first) = (log.clone(), next);
+            next += records.len() as u64;
+            let append = move || {
+                let records: Vec<&[u8]> = records.iter().map(|record| &record[..]).collect();
+                log.append(Position::new(first), &records).map_err(MachineFault::new)?;
+                log.flush().map_err(MachineFault::new)
+            };
+            node.workers.run(append).await?;
+        }
+        node.workers.run(move || log.sync().map_err(MachineFault::new).and_then(|()| log.close().map_err(MachineFault::new))).await?;
+    }
+    Ok(stored.catalog)
+}
+
+/// Removes what an interrupted install left behind.
+async fn clear(node: &Arc<Node>, catalog: &Catalog, generation: u64) -> Result<(), MachineFault> {
+    let dir = node.catalog_file.partitions_dir(generation);
+    let partitions: Vec<PartitionId> = catalog.partitions().collect();
+    let node_for_job = node.clone();
+    let job = move || {
+        partitions.into_iter().try_for_each(|partition| {
+            node_for_job.remove_files(&dir.join(partition_name(partition)))
+        })
+    };
+    node.workers.run(job).await.map_err(MachineFault::new)
+}
+
+async fn close_all(node: &Node) {
+    let slots = node.all_slots();
+    for slot in &slots {
+        slot.close();
+    }
+    for slot in slots {
+        let mut state = slot.state.subscribe();
+        let _ = state.wait_for(|state| *state == PartitionState::Closed).await;
+    }
+}
+
+/// Takes bytes from the pieces of a snapshot.
+struct Reader {
+    body: Box<dyn SnapshotBody>,
+    buffer: BytesMut,
+    ended: bool,
+}
+
+impl Reader {
+    async fn take(&mut self, count: usize) -> Result<Bytes, MachineFault> {
+        self.take_or_end(count).await?.ok_or_else(|| MachineFault::new("the snapshot ends too early"))
+    }
+
+    /// So many bytes; none if there are none at all.
+    async fn take_or_end(&mut self, count: usize) -> Result<Option<Bytes>, MachineFault> {
+        while self.buffer.len() < count && !self.ended {
+            match self.body.next().await? {
+                Some(piece) => self.buffer.extend_from_slice(&piece),
+                None => self.ended = true,
+            }
+        }
+        if self.buffer.len() >= count {
+            return Ok(Some(self.buffer.split_to(count).freeze()));
+        }
+        match self.buffer.is_empty() {
+            true => Ok(None),
+            false => Err(MachineFault::new("the snapshot ends in the middle of a part")),
+        }
+    }
+}
+

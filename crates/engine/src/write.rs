@@ -1,0 +1,192 @@
+//! The corridor of a write: recall, admission, proposal, acknowledgement.
+//!
+//! Must not know: how an order is agreed on, what a command does when it is applied.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gapless_partition::{AtCap, Command, Outcome, RequestDigest, Violation, Write};
+use gapless_types::{ClientId, IdempotencyKey, PartitionId};
+
+use crate::admission;
+use crate::engine::Engine;
+use crate::error::{NotLeader, WriteError};
+use crate::proposing::{Request, Submission};
+use crate::recall::{Answer, Flight, Recalled, Window, WriteIdentity};
+use crate::slot::PartitionState;
+
+/// How a write is to be treated besides what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// How long its outcome is waited for. A write whose outcome came too late is not lost: a retry gets it.
+    pub patience: Duration,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self { patience: Duration::from_secs(10) }
+    }
+}
+
+/// What became of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acknowledgement {
+    /// The outcome, the same for every retry.
+    pub outcome: Arc<Outcome>,
+    /// Whether it had been decided before this request came.
+    pub duplicate: bool,
+}
+
+/// A write as it goes through the corridor.
+struct Passage {
+    partition: PartitionId,
+    identity: WriteIdentity,
+    digest: RequestDigest,
+    window_ms: u64,
+    command: Bytes,
+}
+
+impl Engine {
+    /// Writes: stores an event with all its numbers and changes, or says why it was refused. A retry with the same key gets the
+    /// first outcome.
+    ///
+    /// # Errors
+    /// If nothing is known of the outcome yet, or nothing was done. Every one of them can be tried again with the same key, unless
+    /// it says otherwise.
+    pub async fn write(
+        &self,
+        namespace: &str,
+        key: IdempotencyKey,
+        write: &Write<'_>,
+        options: WriteOptions,
+    ) -> Result<Acknowledgement, WriteError> {
+        let passage = self.check(namespace, key, write)?;
+        let corridor = self.walk(&passage);
+        tokio::time::timeout(options.patience, corridor).await.unwrap_or(Err(WriteError::DeadlineExceeded))
+    }
+
+    async fn walk(&self, passage: &Passage) -> Result<Acknowledgement, WriteError> {
+        loop {
+            let answer = match self.recall(passage)? {
+                Recalled::Known(outcome) => return Ok(Acknowledgement { outcome, duplicate: true }),
+                Recalled::Reused => Answer::Reused,
+                Recalled::InFlight(waiter) => match waiter.answer().await {
+                    Answer::Outcome(outcome) => return Ok(Acknowledgement { outcome, duplicate: true }),
+                    other => other,
+                },
+                Recalled::New(flight) => {
+                    let waiter = flight.waiter();
+                    self.admit_and_propose(passage, flight).await?;
+                    waiter.answer().await
+                }
+            };
+            match answer {
+                Answer::Outcome(outcome) => return Ok(acknowledged(outcome)),
+                Answer::Reused => return Err(WriteError::KeyReused),
+                Answer::NotLeading => return Err(self.not_leader().into()),
+                // What it waited for came to nothing: nothing was written, and the key is free.
+                Answer::Again => {}
+            }
+        }
+    }
+
+    /// Step 1, as far as it is the engine's: where the write goes, and that it can be decided at all.
+    fn check(&self, namespace: &str, key: IdempotencyKey, write: &Write<'_>) -> Result<Passage, WriteError> {
+        let violations = write.violations();
+        if !violations.is_empty() {
+            return Err(WriteError::Invalid(violations.iter().map(Violation::to_string).collect()));
+        }
+        let client = ClientId::new(write.client).map_err(|error| WriteError::Invalid(vec![error.to_string()]))?;
+        let catalog = self.node().catalog();
+        let namespace = catalog.by_name(namespace).ok_or(WriteError::UnknownNamespace)?;
+        let definition = namespace.schema.definition();
+        let index = write.workspace.partition(definition.partitions);
+        let mut command = Vec::new();
+        Command::encode_write(key, write, &mut command);
+        let command = Bytes::from(command);
+        let Ok(Command::Write(_, canonical)) = Command::decode(&command) else {
+            unreachable!("what was just encoded is a write");
+        };
+        Ok(Passage {
+            partition: PartitionId { namespace: namespace.id, index },
+            identity: WriteIdentity { namespace: namespace.id, workspace: write.workspace, client, key },
+            digest: RequestDigest::of(canonical),
+            window_ms: definition.idempotency.window_ms,
+            command,
+        })
+    }
+
+    /// Step 2.
+    fn recall(&self, passage: &Passage) -> Result<Recalled, WriteError> {
+        let node = self.node();
+        let window = Window { now: node.core().time, millis: passage.window_ms };
+        node.recall
+            .lookup(&passage.identity, passage.digest, window)
+            .map_err(|refused| self.recall_refused(refused))
+    }
+
+    /// Steps 3 and 4.
+    async fn admit_and_propose(&self, passage: &Passage, flight: Flight) -> Result<(), WriteError> {
+        let node = self.node();
+        let partition = passage.partition;
+        self.check_partition(partition)?;
+        let request = admission::Request {
+            partition,
+            bytes: passage.command.len() as u64,
+            key: passage.identity.key,
+        };
+        let permit = node.admission.admit(request)?;
+        let submission = Submission { partition, command: passage.command.clone(), flight, permit };
+        self.requests().send(Request::Write(submission)).await.map_err(|_| WriteError::Closing)
+    }
+
+    /// Whether a partition takes writes: it is here, up, and knows fewer keys than its namespace allows.
+    fn check_partition(&self, partition: PartitionId) -> Result<(), WriteError> {
+        let node = self.node();
+        let slot = node.slot(partition).ok_or(WriteError::UnknownNamespace)?;
+        match &*slot.state.borrow() {
+            PartitionState::Serving | PartitionState::CatchingUp => {}
+            PartitionState::Actualizing => return Err(WriteError::Actualizing { partition }),
+            PartitionState::Failed(reason) => {
+                return Err(WriteError::Failed { partition, reason: reason.clone() });
+            }
+            PartitionState::Quarantined(reason) => {
+                return Err(WriteError::Quarantined { partition, reason: reason.clone() });
+            }
+            PartitionState::Closed => return Err(WriteError::Closing),
+        }
+        let catalog = node.catalog.borrow();
+        let namespace = catalog.by_id(partition.namespace).ok_or(WriteError::UnknownNamespace)?;
+        if namespace.frozen.contains(&partition.index) {
+            return Err(WriteError::Frozen { partition });
+        }
+        let rule = namespace.schema.definition().idempotency;
+        let known = slot.applied.borrow().known_keys;
+        if rule.at_cap == AtCap::Refuse && known >= rule.max_keys {
+            return Err(WriteError::WindowFull { partition, known, limit: rule.max_keys });
+        }
+        Ok(())
+    }
+
+    fn not_leader(&self) -> NotLeader {
+        NotLeader { leader: self.node().replicator().leadership().borrow().leader.clone() }
+    }
+
+    fn recall_refused(&self, refused: crate::recall::RecallRefused) -> WriteError {
+        match refused {
+            crate::recall::RecallRefused::NotLeading => self.not_leader().into(),
+            crate::recall::RecallRefused::Full { limit } => WriteError::TooManyInFlight { limit },
+        }
+    }
+}
+
+/// Duplicates are answered with the first outcome itself.
+fn acknowledged(outcome: Arc<Outcome>) -> Acknowledgement {
+    match &*outcome {
+        Outcome::Duplicate { first, .. } => {
+            Acknowledgement { outcome: Arc::new((**first).clone()), duplicate: true }
+        }
+        _ => Acknowledgement { outcome, duplicate: false },
+    }
+}
