@@ -96,6 +96,35 @@ pub struct PartitionCommand {
     pub command: Bytes,
 }
 
+/// Counts what fits one entry, for a proposer that has to know before it reserves offsets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryRoom {
+    records: usize,
+    bytes: usize,
+}
+
+impl Default for EntryRoom {
+    fn default() -> Self {
+        Self { records: MAX_ENTRY_RECORDS, bytes: MAX_ENTRY_BYTES - HEADER_BYTES }
+    }
+}
+
+impl EntryRoom {
+    /// Takes room for one more record with a payload of so many bytes; false, and nothing is taken, if there is none.
+    #[must_use]
+    pub fn take(&mut self, payload_bytes: usize) -> bool {
+        let left =
+            self.bytes.checked_sub(RECORD_HEADER_BYTES).and_then(|left| left.checked_sub(payload_bytes));
+        match (self.records.checked_sub(1), left) {
+            (Some(records), Some(bytes)) => {
+                *self = Self { records, bytes };
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Bytes that are no entry, or none that this program understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum EntryError {

@@ -291,7 +291,7 @@ mod tests {
     fn the_last_time_is_the_last() {
         let clock = Arc::new(ManualClock::default());
         clock.set_wall(Duration::MAX);
-        let mut leader = LeaderClock::begin(clock.clone(), LogTime::ZERO);
+        let mut leader = LeaderClock::begin(clock, LogTime::ZERO);
         assert_eq!(leader.stamp(), LogTime::LAST);
         assert_eq!(LogTime::from_millis(LogTime::LAST.as_millis() + 1), None);
     }
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn one_wrong_clock_of_three_is_not_the_leaders_fault() {
         let clock = Arc::new(ManualClock::default());
-        let leader = LeaderClock::begin(clock.clone(), LogTime::ZERO);
+        let leader = LeaderClock::begin(clock, LogTime::ZERO);
         let mut voters = VoterClocks::new(nodes(3));
         voters.read(NodeId::new(1), Duration::ZERO, Duration::ZERO);
         voters.read(NodeId::new(2), 1_000_000 * SECOND, Duration::ZERO);

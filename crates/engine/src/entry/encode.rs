@@ -130,7 +130,7 @@ impl EntryEncoder {
         if !same {
             let from = self.bytes.len();
             self.bytes.extend_from_slice(payload);
-            self.definition = (kind == DEFINITION).then(|| from..self.bytes.len());
+            self.definition = (kind == DEFINITION).then_some(from..self.bytes.len());
         }
         self.records += 1;
         Ok(())

@@ -157,6 +157,18 @@ fn what_is_beyond_a_limit_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn what_there_is_room_for_fits() {
+    let mut room = EntryRoom::default();
+    let longest = MAX_ENTRY_BYTES - HEADER_BYTES - RECORD_HEADER_BYTES;
+    assert!(!room.take(longest + 1));
+    assert!(room.take(longest));
+    assert!(!room.take(0));
+    let mut room = EntryRoom::default();
+    assert!((0..MAX_ENTRY_RECORDS).all(|_| room.take(0)));
+    assert!(!room.take(0));
+}
+
+#[test]
 fn offsets_of_a_partition_ascend_by_one_and_a_term_stands_alone() {
     let first = EntryRecord::Write(command(partition(1, 0), 5, b"a"));
     for (given, fits) in [(4, false), (5, false), (6, true), (7, false)] {
