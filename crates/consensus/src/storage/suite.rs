@@ -27,7 +27,8 @@ use crate::identity::{ClusterId, Identity, NodeId};
 use crate::raft::{Group, RaftEntry, RaftLogId, RaftVoteValue, seeded};
 use crate::watermarks::Watermarks;
 
-#[path = "../../tests/support/ledger.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the tests outside, which use all of it")]
+#[path = "../../tests/group/ledger.rs"]
 mod ledger;
 
 fn options(drive: Drive) -> Options {
@@ -59,8 +60,8 @@ fn state_machine(io: &Arc<dyn Io>, dir: &Path, store: &LogStore) -> StateMachine
         installing: None,
     };
     let control = ControlFile::create(io.clone(), dir, content).unwrap();
-    let machine = ledger::Ledger::new(&ledger::Survives::default());
-    StateMachine::new(machine, control, Standing::default(), Arc::new(Watermarks::new(None)))
+    let machine = ledger::Ledger::with_gaps();
+    StateMachine::new(machine, control, Standing::default(), Arc::new(Watermarks::new(None))).allow_gaps()
 }
 
 struct RealFiles;

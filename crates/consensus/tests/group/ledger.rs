@@ -9,43 +9,53 @@ use gapless_consensus::{Committed, CommittedBody, Machine, MachineFault, Snapsho
 use gapless_types::LogIndex;
 
 /// An entry as the ledger keeps it: index, term, and what was proposed, if anything was.
-pub type Kept = (u64, u64, Option<Bytes>);
+pub(crate) type Kept = (u64, u64, Option<Bytes>);
 
 /// What survives a process: clones are the same disk.
 #[derive(Clone, Debug, Default)]
-pub struct Survives(Arc<Mutex<Vec<Kept>>>);
+pub(crate) struct Survives(Arc<Mutex<Vec<Kept>>>);
 
 /// The machine.
 #[derive(Debug)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     entries: Arc<Mutex<Vec<Kept>>>,
     survives: Survives,
+    gaps_allowed: bool,
 }
 
 impl Ledger {
+    /// An empty ledger that takes entries with gaps between them.
+    pub(crate) fn with_gaps() -> Arc<Self> {
+        Arc::new(Self { entries: Arc::default(), survives: Survives::default(), gaps_allowed: true })
+    }
+
     /// A ledger that goes on with what survived.
-    pub fn new(survives: &Survives) -> Arc<Self> {
+    pub(crate) fn new(survives: &Survives) -> Arc<Self> {
         let entries = survives.0.lock().unwrap().clone();
-        Arc::new(Self { entries: Arc::new(Mutex::new(entries)), survives: survives.clone() })
+        Arc::new(Self {
+            entries: Arc::new(Mutex::new(entries)),
+            survives: survives.clone(),
+            gaps_allowed: false,
+        })
     }
 
     /// Makes what was dispatched durable.
-    pub fn checkpoint(&self) {
+    pub(crate) fn checkpoint(&self) {
         *self.survives.0.lock().unwrap() = self.entries.lock().unwrap().clone();
     }
 
     /// Everything that was dispatched, or installed.
-    pub fn entries(&self) -> Vec<Kept> {
+    pub(crate) fn entries(&self) -> Vec<Kept> {
         self.entries.lock().unwrap().clone()
     }
 
     /// What was proposed, in order.
-    pub fn proposals(&self) -> Vec<Bytes> {
+    pub(crate) fn proposals(&self) -> Vec<Bytes> {
         self.entries().into_iter().filter_map(|(_, _, proposed)| proposed).collect()
     }
 
     /// The index of the last entry.
-    pub fn last(&self) -> Option<u64> {
+    pub(crate) fn last(&self) -> Option<u64> {
         self.entries.lock().unwrap().last().map(|kept| kept.0)
     }
 }
@@ -53,7 +63,7 @@ impl Ledger {
 impl Machine for Ledger {
     fn dispatch(&self, entry: Committed) {
         let mut entries = self.entries.lock().unwrap();
-        if let Some((last, _, _)) = entries.last() {
+        if let Some((last, _, _)) = entries.last().filter(|_| !self.gaps_allowed) {
             assert_eq!(entry.index.get(), last + 1, "NUM-1: entries are dispatched densely");
         }
         let proposed = if let CommittedBody::Entry(bytes) = entry.body { Some(bytes) } else { None };
