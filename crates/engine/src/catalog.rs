@@ -215,9 +215,9 @@ impl Catalog {
         let namespace = self.namespaces.get_mut(&partition.namespace);
         let known = namespace
             .filter(|namespace| partition.index.get() < namespace.schema.definition().partitions.get());
-        match known {
-            Some(namespace) if change(&mut namespace.frozen, partition.index) => Change::Altered,
-            _ => Change::Nothing,
+        match known.is_some_and(|namespace| change(&mut namespace.frozen, partition.index)) {
+            true => Change::Altered,
+            false => Change::Nothing,
         }
     }
 }

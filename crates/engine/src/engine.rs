@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_consensus::network::Network;
+use gapless_consensus::network::{Inbound, Network};
 use gapless_consensus::{
     ClusterId, Config as ConsensusConfig, Identity, Members, NodeId, Replicator, Settings, Start,
 };
@@ -50,6 +50,8 @@ pub struct Config {
     pub start: Start,
     /// How other nodes are reached.
     pub network: Arc<dyn Network>,
+    /// Gives what this node offers to others to the transport.
+    pub attach: Option<Arc<dyn Fn(Arc<dyn Inbound>) + Send + Sync>>,
     /// Times and chances of consensus.
     pub consensus: Settings,
     /// The replicated log.
@@ -70,13 +72,10 @@ pub struct Config {
 
 impl Config {
     /// A node of its own, on real files.
-    ///
-    /// # Errors
-    /// Never on a directory that is given: members of one are always valid.
     pub fn embedded(dir: impl Into<PathBuf>) -> Self {
         let node = NodeId::new(1);
         let members = Members::alone(node, "embedded").expect("a group of one is valid");
-        Self::new(dir, node, Start::Found(members), Arc::new(gapless_consensus::network::switchboard::Switchboard::default()))
+        Self::new(dir, node, Start::Found(members), Arc::new(gapless_consensus::network::switchboard::Switchboard::new(0)))
     }
 
     /// A node of a cluster.
@@ -89,6 +88,7 @@ impl Config {
             identity,
             start,
             network,
+            attach: None,
             consensus: Settings::default(),
             log: gapless_log::Options::replicated(),
             partitions: gapless_partition::Options::new(),
@@ -272,6 +272,10 @@ async fn open_replicator(config: &Config, node: &Arc<Node>) -> Result<Arc<dyn Re
     consensus.log = config.log.clone();
     consensus.settings = config.consensus;
     let dispatcher = Arc::new(Dispatcher(node.clone()));
-    let opened = gapless_consensus::Node::open(config.io.clone(), consensus, dispatcher, config.network.clone());
-    Ok(Arc::new(opened.await?))
+    let opened = gapless_consensus::Node::open(config.io.clone(), config.network.clone(), dispatcher, consensus);
+    let opened = opened.await?;
+    if let Some(attach) = &config.attach {
+        attach(opened.inbound());
+    }
+    Ok(Arc::new(opened))
 }

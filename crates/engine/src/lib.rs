@@ -1,29 +1,56 @@
-//! The corridor of a write, as far as it needs no consensus, no runtime and no disk.
-//!
-//! What stands here are the parts that the engine is made of: each is a value with rules, driven by whoever owns it, and can be
-//! tested without a thread. The engine that joins them with consensus, partitions and tasks is not here yet.
+//! The engine: the corridor that every write walks, and everything that is read. To be embedded, or served.
 //!
 //! ```text
-//!  write ──▶ recall ──▶ admission ──▶ offsets (reserve), log_time ──▶ entry ──▶ the replicated log
+//!  write ──▶ recall ──▶ admission ──▶ proposing (offsets, log_time, entry) ──▶ consensus, the replicated log
 //!                                                                                   │ committed
-//!  ack ◀── recall (decided) ◀── partition::apply ◀── offsets (dispatch) ◀── entry ◀─┘
+//!  ack ◀── acks, recall ◀── partition::apply ◀── worker ◀── slot ◀── dispatcher ◀───┘
 //!                                    │
-//!                                    └──▶ watermarks ──▶ acknowledgements ──▶ retention: what may be cut
+//!                                    ├──▶ reads, subscriptions, barriers
+//!                                    └──▶ watermarks ──▶ acknowledgements, retention ──▶ keeper: what may be cut
 //! ```
 //!
-//! Must not know: files, sockets, tasks, how an order is agreed on. Time comes through [`log_time::Clock`].
+//! Half of the modules are values with rules, driven by whoever owns them, and are tested without a thread; the other half are
+//! the tasks that drive them.
+//!
+//! Must not know: sockets, encodings of an interface, users. Time comes through [`log_time::Clock`].
 
 pub mod acknowledgements;
+mod acks;
 pub mod admission;
+mod barriers;
+mod catalog;
+mod dispatcher;
+mod engine;
 pub mod entry;
+mod error;
+mod keeper;
 pub mod limits;
 pub mod log_time;
 pub mod masters;
+mod namespaces;
 mod node;
 pub mod offsets;
+mod proposing;
 mod ranges;
+mod reads;
 pub mod recall;
 pub mod retention;
+mod slot;
+mod snapshot;
+mod subscription;
 pub mod watermarks;
+mod worker;
+mod workers;
+mod write;
 
-pub use node::NodeId;
+pub use barriers::Target;
+pub use catalog::{Catalog, CatalogCommand, CatalogFileError, Namespace};
+pub use engine::{Config, Engine, PartitionReport};
+pub use error::{BarrierError, Blocked, CatalogError, NotLeader, OpenError, ReadError, WriteError};
+pub use gapless_consensus::{Leader, NodeId};
+pub use keeper::Housekeeping;
+pub use reads::{Consistency, ReadOptions};
+pub use slot::{Applied, PartitionState};
+pub use subscription::{Follow, Followed, Subscription};
+pub use workers::Workers;
+pub use write::{Acknowledgement, WriteOptions};

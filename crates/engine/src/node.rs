@@ -222,10 +222,6 @@ impl Node {
         self.announced.load(Ordering::SeqCst).checked_sub(1).map(LogIndex::new)
     }
 
-    pub(crate) fn is_closing(&self) -> bool {
-        *self.closing.borrow()
-    }
-
     /// Whether a partition is to be removed.
     pub(crate) fn is_dropped(&self, partition: PartitionId) -> bool {
         self.catalog.borrow().by_id(partition.namespace).is_none()

@@ -24,14 +24,14 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use gapless_consensus::{Leadership, Refusal, Term};
 use gapless_partition::{Command, Definition};
 use gapless_types::{LogIndex, NamespaceId, PartitionId};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::acks::AckPlace;
 use crate::admission::Permit;
 use crate::catalog::CatalogCommand;
 use crate::dispatcher::NEWEST_MACHINE;
-use crate::entry::{EntryEncoder, EntryRecord, PartitionCommand, PushError};
-use crate::log_time::{LeaderClock, LogTime};
+use crate::entry::{EntryEncoder, EntryRecord, PartitionCommand};
+use crate::log_time::LeaderClock;
 use crate::node::Node;
 use crate::offsets::{BatchId, Fate, NotNow};
 use crate::recall::Flight;

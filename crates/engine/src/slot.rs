@@ -202,10 +202,12 @@ impl Slot {
         }
         if queue.work.is_empty() {
             queue.waiting_since = None;
-            return match queue.detached {
-                Some(from) => Step::CatchUp(from),
-                None if std::mem::take(&mut queue.wants_checkpoint) => Step::Checkpoint,
-                None => Step::Idle,
+            if let Some(from) = queue.detached {
+                return Step::CatchUp(from);
+            }
+            return match std::mem::take(&mut queue.wants_checkpoint) {
+                true => Step::Checkpoint,
+                false => Step::Idle,
             };
         }
         // Under load a checkpoint comes between two slices: otherwise it never would.

@@ -198,7 +198,7 @@ async fn receive(node: &Arc<Node>, reader: &mut Reader, generation: u64) -> Resu
             next += records.len() as u64;
             let append = move || {
                 let records: Vec<&[u8]> = records.iter().map(|record| &record[..]).collect();
-                log.append(Position::new(first), &records).map_err(MachineFault::new)?;
+                let _synced_at_the_end = log.append(Position::new(first), &records).map_err(MachineFault::new)?;
                 log.flush().map_err(MachineFault::new)
             };
             node.workers.run(append).await?;

@@ -17,11 +17,10 @@ use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use gapless_consensus::{CommittedBody, EntriesError};
-use gapless_partition::{ApplyError, CheckpointFailed, Fault, Partition, Record};
+use gapless_partition::{ApplyError, CheckpointFailed, Partition, Record};
 use gapless_types::{LogIndex, PartitionId, PartitionOffset};
 
 use crate::entry::{Entry, EntryRecord};
-use crate::log_time::LogTime;
 use crate::node::Node;
 use crate::offsets::{Dispatch, Resume, Verdict};
 use crate::slot::{Applied, Mark, Marked, PartitionState, Slot, Step, Work};

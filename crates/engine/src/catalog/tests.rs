@@ -1,0 +1,97 @@
+use std::num::NonZeroU16;
+
+use gapless_log::io::Io;
+use gapless_log::io::memory::MemoryIo;
+
+use super::*;
+
+fn definition(name: &str, partitions: u16) -> Definition {
+    Definition::new(Name::new(name).unwrap(), NonZeroU16::new(partitions).unwrap())
+}
+
+fn define(catalog: &mut Catalog, definition: &Definition) -> Change {
+    let mut command = Vec::new();
+    Command::encode_definition(definition, &mut command);
+    let id = catalog.check(definition).unwrap();
+    catalog.define(id, &command.into())
+}
+
+#[test]
+fn a_namespace_that_comes_back_is_another_one() {
+    let mut catalog = Catalog::default();
+    let Change::Created(first) = define(&mut catalog, &definition("shop", 2)) else { panic!() };
+    let id = first[0].namespace;
+    assert_eq!(first.len(), 2);
+    assert_eq!(define(&mut catalog, &definition("shop", 2)), Change::Altered);
+    assert!(catalog.check(&definition("shop", 3)).is_err(), "partitions cannot change");
+    assert_eq!(catalog.command(CatalogCommand::Drop(id)), Change::Dropped(first.clone()));
+    assert_eq!(catalog.command(CatalogCommand::Drop(id)), Change::Nothing);
+    let Change::Created(second) = define(&mut catalog, &definition("shop", 3)) else { panic!() };
+    assert!(second[0].namespace > id);
+    assert_eq!(catalog.garbage().len(), 1);
+}
+
+#[test]
+fn a_definition_for_another_id_than_the_next_changes_nothing() {
+    let mut catalog = Catalog::default();
+    let mut command = Vec::new();
+    Command::encode_definition(&definition("shop", 2), &mut command);
+    assert_eq!(catalog.define(NamespaceId::new(99), &command.into()), Change::Nothing);
+    assert_eq!(catalog.define(NamespaceId::new(16), &Bytes::from_static(b"nonsense")), Change::Nothing);
+    assert_eq!(catalog, Catalog::default());
+}
+
+#[test]
+fn partitions_freeze_and_thaw_once() {
+    let mut catalog = Catalog::default();
+    let Change::Created(partitions) = define(&mut catalog, &definition("shop", 2)) else { panic!() };
+    let partition = partitions[1];
+    assert_eq!(catalog.command(CatalogCommand::Freeze(partition)), Change::Altered);
+    assert_eq!(catalog.command(CatalogCommand::Freeze(partition)), Change::Nothing);
+    assert_eq!(catalog.by_name("shop").unwrap().frozen.len(), 1);
+    assert_eq!(catalog.command(CatalogCommand::Thaw(partition)), Change::Altered);
+    let stranger = PartitionId { index: PartitionIndex::new(2), ..partition };
+    assert_eq!(catalog.command(CatalogCommand::Freeze(stranger)), Change::Nothing);
+}
+
+#[test]
+fn commands_have_one_encoding() {
+    let partition = PartitionId { namespace: NamespaceId::new(0x0403_0201), index: PartitionIndex::new(5) };
+    for (command, bytes) in [
+        (CatalogCommand::Drop(partition.namespace), [1, 1, 1, 2, 3, 4, 0, 0]),
+        (CatalogCommand::Freeze(partition), [1, 2, 1, 2, 3, 4, 5, 0]),
+        (CatalogCommand::Thaw(partition), [1, 3, 1, 2, 3, 4, 5, 0]),
+    ] {
+        assert_eq!(command.encode(), &bytes[..]);
+        assert_eq!(CatalogCommand::decode(&bytes), Some(command));
+    }
+    assert_eq!(CatalogCommand::decode(&[1, 1, 1, 2, 3, 4, 1, 0]), None);
+    assert_eq!(CatalogCommand::decode(&[2, 1, 1, 2, 3, 4, 0, 0]), None);
+    assert_eq!(CatalogCommand::decode(&[]), None);
+}
+
+#[test]
+fn the_file_holds_what_was_written_and_every_flipped_bit_is_found() {
+    let io = Arc::new(MemoryIo::new());
+    let file = CatalogFile::new(io.clone(), "node");
+    io.create_dir("node".as_ref()).unwrap();
+    assert_eq!(file.read().unwrap(), StoredCatalog::default());
+    let mut catalog = Catalog::default();
+    let Change::Created(partitions) = define(&mut catalog, &definition("shop", 2)) else { panic!() };
+    define(&mut catalog, &definition("other", 1));
+    catalog.command(CatalogCommand::Freeze(partitions[1]));
+    catalog.command(CatalogCommand::Drop(NamespaceId::new(17)));
+    catalog.set_at(LogIndex::new(7));
+    let stored = StoredCatalog { catalog, covered: Some(LogIndex::new(5)), generation: 3 };
+    file.write(&stored).unwrap();
+    assert_eq!(file.read().unwrap(), stored);
+    let bytes = encode_catalog(&stored);
+    for bit in 0..bytes.len() * 8 {
+        let mut damaged = bytes.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(decode_catalog(&damaged).is_err(), "bit {bit}");
+    }
+    for length in 0..bytes.len() {
+        assert!(decode_catalog(&bytes[..length]).is_err(), "{length} bytes");
+    }
+}

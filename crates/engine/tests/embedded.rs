@@ -1,0 +1,217 @@
+//! An engine of its own: it writes, recalls, reads, follows, is closed and opened again.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_engine::{
+    Acknowledgement, CatalogError, Config, Consistency, Engine, Follow, ReadOptions, Target, WriteError,
+    WriteOptions,
+};
+use gapless_log::io::Io;
+use gapless_log::io::memory::MemoryIo;
+use gapless_partition::{Committed, Definition, Direction, Operation, Outcome, Write};
+use gapless_types::{IdempotencyKey, Name, PartitionOffset, WorkspaceId, WorkspaceOffset};
+
+fn config(io: &Arc<MemoryIo>) -> Config {
+    let mut config = Config::embedded("node");
+    config.io = Arc::clone(io) as Arc<dyn Io>;
+    config.log.segment_bytes = 1 << 20;
+    config.partitions.log.segment_bytes = 1 << 20;
+    config.housekeeping.checkpoint_interval = Duration::from_millis(50);
+    config
+}
+
+async fn open(io: &Arc<MemoryIo>) -> Engine {
+    let engine = Engine::open(config(io)).await.unwrap();
+    engine.wait_for_leader().await;
+    engine
+}
+
+fn shop(partitions: u16) -> Definition {
+    let mut shop = Definition::new(Name::new("shop").unwrap(), NonZeroU16::new(partitions).unwrap());
+    shop.kinds.entry(Name::new("default").unwrap()).or_default().insert(Name::new("invoice").unwrap(), 1);
+    shop
+}
+
+fn key(number: u64) -> IdempotencyKey {
+    let mut key = [7; 16];
+    key[..8].copy_from_slice(&number.to_le_bytes());
+    IdempotencyKey::new(key).unwrap()
+}
+
+fn sale(workspace: u64) -> Write<'static> {
+    Write {
+        payload: b"{}",
+        operations: vec![Operation::NextNumber { sequence: "invoice" }],
+        ..Write::new(WorkspaceId::new(workspace), "till", "ItemSold")
+    }
+}
+
+async fn write(engine: &Engine, number: u64, write: &Write<'_>) -> Result<Acknowledgement, WriteError> {
+    engine.write("shop", key(number), write, WriteOptions::default()).await
+}
+
+fn committed(acknowledgement: &Acknowledgement) -> &Committed {
+    match &*acknowledgement.outcome {
+        Outcome::Committed(committed) => committed,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn numbers_are_dense_retries_get_the_first_and_a_restart_changes_nothing() {
+    let io = Arc::new(MemoryIo::new());
+    let engine = open(&io).await;
+    engine.define(shop(4)).await.unwrap();
+    let mut first = Vec::new();
+    for number in 1..=20 {
+        let acknowledgement = write(&engine, number, &sale(5)).await.unwrap();
+        assert!(!acknowledgement.duplicate);
+        let numbers = committed(&acknowledgement);
+        assert_eq!(numbers.workspace_offset.get(), number);
+        assert_eq!(numbers.numbers[0].1, number);
+        first.push(acknowledgement.outcome.clone());
+    }
+    let again = write(&engine, 3, &sale(5)).await.unwrap();
+    assert!(again.duplicate);
+    assert_eq!(again.outcome, first[2]);
+    let other = Write { payload: b"other", ..sale(5) };
+    assert_eq!(write(&engine, 3, &other).await, Err(WriteError::KeyReused));
+    engine.close().await;
+
+    let engine = open(&io).await;
+    for (number, outcome) in (1..).zip(&first) {
+        let again = write(&engine, number, &sale(5)).await.unwrap();
+        assert!(again.duplicate);
+        assert_eq!(again.outcome, *outcome, "write {number}");
+    }
+    // Nothing of it is in the memory of the new process: the partition decides.
+    let reused = write(&engine, 4, &other).await.unwrap_err();
+    assert_eq!(reused, WriteError::KeyReused);
+    let next = write(&engine, 100, &sale(5)).await.unwrap();
+    assert_eq!(committed(&next).numbers[0].1, 21);
+    engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_writers_share_syncs_and_no_number_is_missing() {
+    let io = Arc::new(MemoryIo::new());
+    let engine = open(&io).await;
+    engine.define(shop(4)).await.unwrap();
+    let writers: Vec<_> = (0..64_u64)
+        .map(|writer| {
+            let engine = engine.clone();
+            tokio::spawn(async move {
+                for number in 0..20 {
+                    write(&engine, writer * 1000 + number, &sale(writer % 7)).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let mut total = 0;
+    for workspace in (0..7).map(WorkspaceId::new) {
+        let view = engine.view_of("shop", workspace, ReadOptions::default()).await.unwrap();
+        let events = view.events(workspace, WorkspaceOffset::FIRST, 10_000, Direction::Forward).unwrap();
+        let invoices: Vec<u64> = events.iter().map(|event| event.header().numbers[0].1).collect();
+        assert!(invoices.iter().copied().eq(1..=events.len() as u64));
+        total += events.len();
+    }
+    assert_eq!(total, 64 * 20);
+    assert_eq!(engine.in_flight(), 0);
+    engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn following_has_no_seam_between_what_was_and_what_comes() {
+    let io = Arc::new(MemoryIo::new());
+    let engine = open(&io).await;
+    let namespace = engine.define(shop(3)).await.unwrap();
+    for number in 1..=300 {
+        write(&engine, number, &sale(number % 5)).await.unwrap();
+    }
+    let workspace = WorkspaceId::new(1);
+    let partition = engine.partition_of("shop", workspace).unwrap();
+    let mut in_workspace = engine.follow(Follow::Workspace(partition, workspace, WorkspaceOffset::FIRST)).unwrap();
+    let mut in_partition = engine.follow(Follow::Partition(partition, PartitionOffset::FIRST)).unwrap();
+    let mut in_namespace =
+        engine.follow(Follow::Namespace(namespace, gapless_types::LogIndex::FIRST)).unwrap();
+    let writer = {
+        let engine = engine.clone();
+        tokio::spawn(async move {
+            for number in 301..=600 {
+                write(&engine, number, &sale(number % 5)).await.unwrap();
+            }
+        })
+    };
+    for offset in 1..=120 {
+        let event = in_workspace.next().await.unwrap();
+        assert_eq!(event.outcome.header().workspace_offset.unwrap().get(), offset);
+    }
+    for offset in 1..=200 {
+        assert_eq!(in_partition.next().await.unwrap().outcome.header().partition_offset.get(), offset);
+    }
+    let mut last = None;
+    for _ in 0..600 {
+        let index = in_namespace.next().await.unwrap().outcome.header().log_index;
+        assert!(last <= Some(index));
+        last = Some(index);
+    }
+    writer.await.unwrap();
+    assert_eq!(in_namespace.try_next().await.unwrap(), None);
+    engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn namespaces_and_partitions_come_go_freeze_and_thaw() {
+    let io = Arc::new(MemoryIo::new());
+    let engine = open(&io).await;
+    assert_eq!(write(&engine, 1, &sale(0)).await, Err(WriteError::UnknownNamespace));
+    let first = engine.define(shop(2)).await.unwrap();
+    assert_eq!(engine.define(shop(2)).await.unwrap(), first);
+    let refused = engine.define(shop(3)).await.unwrap_err();
+    assert!(matches!(refused, CatalogError::Refused(_)), "{refused:?}");
+    let acknowledgement = write(&engine, 1, &sale(0)).await.unwrap();
+    assert_eq!(committed(&acknowledgement).numbers[0].1, 1);
+    let partition = engine.partition_of("shop", WorkspaceId::new(0)).unwrap();
+    engine.freeze(partition).await.unwrap();
+    assert_eq!(write(&engine, 2, &sale(0)).await, Err(WriteError::Frozen { partition }));
+    write(&engine, 3, &sale(1)).await.unwrap();
+    assert!(write(&engine, 1, &sale(0)).await.unwrap().duplicate, "what was decided is known all the same");
+    engine.thaw(partition).await.unwrap();
+    write(&engine, 2, &sale(0)).await.unwrap();
+    engine.drop_namespace("shop").await.unwrap();
+    assert_eq!(write(&engine, 2, &sale(0)).await, Err(WriteError::UnknownNamespace));
+    let second = engine.define(shop(3)).await.unwrap();
+    assert!(second > first);
+    let acknowledgement = write(&engine, 2, &sale(0)).await.unwrap();
+    assert!(!acknowledgement.duplicate);
+    assert_eq!(committed(&acknowledgement).numbers[0].1, 1, "a new life begins at the beginning");
+    engine.close().await;
+    let engine = open(&io).await;
+    let acknowledgement = write(&engine, 9, &sale(0)).await.unwrap();
+    assert_eq!(committed(&acknowledgement).numbers[0].1, 2);
+    engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_was_told_an_offset_reads_his_write_and_barriers_name_what_blocks() {
+    let io = Arc::new(MemoryIo::new());
+    let engine = open(&io).await;
+    engine.define(shop(2)).await.unwrap();
+    let acknowledgement = write(&engine, 1, &sale(0)).await.unwrap();
+    let numbers = committed(&acknowledgement).clone();
+    let options =
+        ReadOptions { consistency: Consistency::AtLeast(numbers.partition_offset), ..ReadOptions::default() };
+    let view = engine.view(numbers.partition, options).await.unwrap();
+    assert_eq!(view.applied(), Some(numbers.partition_offset));
+    engine.wait(&[(numbers.partition, Target::Index(numbers.log_index))], Duration::from_secs(5)).await.unwrap();
+    let beyond = numbers.partition_offset.next().unwrap();
+    let blocked = engine.wait(&[(numbers.partition, Target::Offset(beyond))], Duration::from_millis(20)).await;
+    assert!(blocked.unwrap_err().to_string().contains("is at entry"));
+    engine.close().await;
+}
