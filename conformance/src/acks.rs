@@ -127,10 +127,11 @@ fn number(value: &Value) -> Result<u64> {
     value.as_u64().with_context(|| format!("{value} is no number"))
 }
 
-/// Partitions of these files have one number each.
+/// Partitions of these files have one number each: its lower 16 bits are the index, the others the namespace.
 fn partition_id(value: &Value) -> Result<PartitionId> {
-    let namespace = NamespaceId::new(u32::try_from(number(value)?)?);
-    Ok(PartitionId { namespace, index: PartitionIndex::new(0) })
+    let number = number(value)?;
+    let namespace = NamespaceId::new(u32::try_from(number >> 16)?);
+    Ok(PartitionId { namespace, index: PartitionIndex::new(u16::try_from(number & 0xffff)?) })
 }
 
 fn offset_of(value: &Value) -> Result<PartitionOffset> {

@@ -157,6 +157,17 @@ fn what_is_beyond_a_limit_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn a_definition_spelled_out_twice_is_not_the_one_encoding() {
+    let definition = |index, payload| EntryRecord::Definition(command(partition(8, index), 1, payload));
+    // The same length, so that changing the payload alone makes the two equal.
+    let bytes = entry(vec![definition(0, b"de"), definition(1, b"dx")]).encode().unwrap();
+    assert!(Entry::decode(&bytes).is_ok());
+    let mut twice = bytes.to_vec();
+    *twice.last_mut().unwrap() = b'e';
+    assert!(matches!(Entry::decode(&sealed(twice)), Err(EntryError::Malformed { what: "payload", .. })));
+}
+
+#[test]
 fn what_there_is_room_for_fits() {
     let mut room = EntryRoom::default();
     let longest = MAX_ENTRY_BYTES - HEADER_BYTES - RECORD_HEADER_BYTES;

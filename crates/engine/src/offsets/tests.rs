@@ -71,6 +71,8 @@ struct Proposed {
     node: usize,
     batch: BatchId,
     records: Vec<(PartitionId, PartitionOffset)>,
+    /// How often something had gone wrong when it was proposed.
+    troubles: usize,
 }
 
 /// Two nodes with one log. Proposals of a leader wait in its pipeline until they are committed in order, or lost.
@@ -84,6 +86,8 @@ struct World {
     /// Batches and what their proposer was told.
     told: HashMap<(usize, BatchId), Fate>,
     proposed: Vec<(usize, BatchId)>,
+    /// Failures and changes of leader so far.
+    troubles: usize,
 }
 
 impl World {
@@ -95,7 +99,7 @@ impl World {
         };
         self.proposed.push((node, batch.id));
         let records = records.into_iter().zip(batch.offsets).collect();
-        self.pipeline.push_back(Proposed { node, batch: batch.id, records });
+        self.pipeline.push_back(Proposed { node, batch: batch.id, records, troubles: self.troubles });
     }
 
     /// The next proposal is committed: both nodes dispatch it, and its proposer is told.
@@ -106,18 +110,24 @@ impl World {
         let verdicts = [0, 1].map(|node| judge(&mut self.dispatch[node], index, &proposed));
         assert_eq!(verdicts[0], verdicts[1], "NUM-3: every replica drops the same");
         let all = verdicts[0].iter().all(|verdict| *verdict == Verdict::Deliver);
+        assert!(
+            all || self.troubles > proposed.troubles,
+            "nothing is dropped unless something went wrong since"
+        );
         self.tell(proposed.node, proposed.batch, if all { Fate::Delivered } else { Fate::Dropped });
     }
 
     /// A proposal is lost; those behind it go on. Consensus does not do this to entries it took, but may refuse one.
     fn fail(&mut self, which: usize) {
         if let Some(proposed) = self.pipeline.remove(which) {
+            self.troubles += 1;
             self.tell(proposed.node, proposed.batch, Fate::Failed);
         }
     }
 
     /// The other node leads. Some of what the old leader proposed survives, in order; the rest is lost and nobody is told.
     fn change_leader(&mut self, survive: usize) {
+        self.troubles += 1;
         self.proposers[self.leader].step_down();
         for _ in 0..survive {
             self.commit();
