@@ -16,7 +16,7 @@ use openraft::errors::{
     ChangeMembershipError, ClientWriteError, InitializeError, LinearizableReadError, RaftError,
 };
 use openraft::raft::{ClientWriteResponse, ClientWriteResult};
-use openraft::{ChangeMembers, Raft, ReadPolicy};
+use openraft::{ChangeMembers, Raft, RaftState, ReadPolicy};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, coop};
 
@@ -131,10 +131,24 @@ impl Node {
                 Err(RaftError::Fatal(error)) => return Err(raft::stopped(&error)),
             }
         }
+        self.members_are_known().await?;
         if self.members().all_voters() == BTreeSet::from([self.0.identity.node]) {
             raft.trigger().elect(false).await.map_err(fatal)?;
         }
         Ok(())
+    }
+
+    /// The library says who the members are a moment after it has started: nobody should see a group without any.
+    async fn members_are_known(&self) -> Result<(), Stopped> {
+        let in_force = |state: &RaftState<Group>| *state.membership_state.effective().log_id();
+        let in_force = self.0.raft.with_raft_state(in_force).await.map_err(|fatal| raft::stopped(&fatal))?;
+        let mut metrics = self.0.raft.metrics();
+        loop {
+            if *metrics.borrow_watched().membership_config.log_id() >= in_force {
+                return Ok(());
+            }
+            metrics.changed().await.map_err(|_| closed())?;
+        }
     }
 
     /// Who the node is.

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::future::{self, BoxFuture, Either};
-use futures_util::stream::{BoxStream, Stream, StreamExt};
+use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use openraft::alias::SnapshotOf;
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{
@@ -86,7 +86,7 @@ impl NetBackoff<Group> for Peer {
 impl NetStreamAppend<Group> for Peer {
     fn stream_append<'s, S>(
         &'s mut self,
-        input: S,
+        mut input: S,
         _: RPCOption,
     ) -> BoxFuture<
         's,
@@ -95,8 +95,11 @@ impl NetStreamAppend<Group> for Peer {
     where
         S: Stream<Item = AppendEntriesRequest<Group>> + Send + Unpin + 'static,
     {
-        let requests = input.map(raft::append_request).boxed();
         Box::pin(async move {
+            // The library waits, after a failure, inside this stream. Whoever connects before asking it for something would
+            // fail and be called again without end, and without a pause.
+            let Some(first) = input.next().await else { return Ok(stream::empty().boxed()) };
+            let requests = stream::iter([first]).chain(input).map(raft::append_request).boxed();
             let answers = self.link.append(requests, self.patience.append).await;
             let answers = answers
                 .map_err(|error| rpc_error(&error))?

@@ -1,1 +1,206 @@
-//! To be written.
+//! Three and five nodes: replication, leaders that come and go, catching up from the log.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gapless_consensus::{ReadPointError, Refusal, Replicator, TransferError};
+
+use crate::harness::{Cluster, entry, eventually, id};
+
+#[tokio::test(start_paused = true)]
+async fn three_nodes_and_five_nodes_keep_the_same_log() {
+    for count in [3, 5] {
+        let cluster = Cluster::found(count, count).await;
+        let leader = cluster.leader().await;
+        let node = cluster.node(leader);
+        let tickets: Vec<_> = (0..100).map(|number| node.propose(entry(number))).collect();
+        let mut last = None;
+        for ticket in tickets {
+            let index = ticket.await.unwrap();
+            assert!(Some(index) > last, "proposals are appended in the order in which they were handed over");
+            last = Some(index);
+        }
+        cluster.agree().await;
+        let expected: Vec<Bytes> = (0..100).map(entry).collect();
+        assert_eq!(cluster.ledger(leader).proposals(), expected);
+        assert_eq!(Some(node.read_point().await.unwrap()), last);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_refuses_and_names_the_leader() {
+    let cluster = Cluster::found(3, 7).await;
+    let leader = cluster.leader().await;
+    let follower = cluster.running().find(|&node| node != leader).unwrap();
+    let node = cluster.node(follower);
+    eventually("the follower knows who leads", || node.leadership().borrow().leader.is_some()).await;
+    let Err(Refusal::NotLeader { leader: Some(named) }) = node.propose(entry(0)).await else {
+        panic!("a follower took a proposal");
+    };
+    assert_eq!((named.node, named.address), (leader, crate::harness::address(leader)));
+    assert!(matches!(node.read_point().await, Err(ReadPointError::NotLeader { leader: Some(_) })));
+}
+
+/// Every entry that was acknowledged, once each.
+fn assert_kept(proposals: &[Bytes], acknowledged: &[Bytes]) {
+    let distinct: BTreeSet<&Bytes> = proposals.iter().collect();
+    assert_eq!(distinct.len(), proposals.len(), "nothing is committed twice");
+    for entry in acknowledged {
+        assert!(distinct.contains(entry), "ACK-1: {entry:?} was acknowledged and is gone");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_dies_with_proposals_in_flight_loses_nothing_acknowledged() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::found(3, seed).await;
+        cluster.board.set_delay(Duration::from_millis(3));
+        let leader = cluster.leader().await;
+        let node = cluster.node(leader);
+        let mut acknowledged = Vec::new();
+        for number in 0..5 {
+            node.propose(entry(number)).await.unwrap();
+            acknowledged.push(entry(number));
+        }
+        let tickets: Vec<_> = (5..105).map(|number| (entry(number), node.propose(entry(number)))).collect();
+        tokio::time::sleep(Duration::from_millis(seed % 9)).await;
+        cluster.kill(leader).await;
+        for (entry, ticket) in tickets {
+            match ticket.await {
+                Ok(_) => acknowledged.push(entry),
+                Err(refusal) => assert!(matches!(refusal, Refusal::Unknown | Refusal::Stopped), "{refusal}"),
+            }
+        }
+        let next = cluster.leader().await;
+        assert_ne!(next, leader);
+        cluster.write(entry(1000)).await;
+        acknowledged.push(entry(1000));
+        cluster.start(leader).await;
+        cluster.agree().await;
+        for node in cluster.running() {
+            assert_kept(&cluster.ledger(node).proposals(), &acknowledged);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_isolated_leader_commits_nothing_and_says_so() {
+    let cluster = Cluster::found(3, 3).await;
+    let old = cluster.leader().await;
+    cluster.write(entry(0)).await;
+    cluster.board.isolate(old);
+    // Appended there, and nowhere else.
+    let lost = cluster.node(old).propose(entry(1));
+    let next = cluster.leader_except(&[old]).await;
+    let index = cluster.node(next).propose(entry(2)).await.unwrap();
+
+    // By now its lease is over: certainly not appended.
+    let refused = cluster.node(old).propose(entry(3)).await;
+    assert!(matches!(refused, Err(Refusal::NotLeader { .. })), "{refused:?}");
+    let node = cluster.node(old);
+    let read = node.read_point();
+    let read = tokio::time::timeout(Duration::from_secs(10), read).await.expect("an answer in time");
+    assert!(matches!(read, Err(ReadPointError::NoQuorum | ReadPointError::NotLeader { .. })), "{read:?}");
+
+    cluster.board.heal();
+    assert_eq!(lost.await, Err(Refusal::Unknown), "appended, and then void");
+    cluster.agree().await;
+    let proposals = cluster.ledger(old).proposals();
+    assert_eq!(proposals, [entry(0), entry(2)]);
+    assert!(cluster.node(old).progress().borrow().dispatched >= Some(index));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_that_was_away_catches_up_from_the_log() {
+    let mut cluster = Cluster::found(3, 4).await;
+    let leader = cluster.leader().await;
+    let follower = cluster.running().find(|&node| node != leader).unwrap();
+    cluster.kill(follower).await;
+    for number in 0..500 {
+        cluster.write(entry(number)).await;
+    }
+    cluster.start(follower).await;
+    cluster.agree().await;
+    assert_eq!(cluster.ledger(follower).proposals().len(), 500);
+    assert_eq!(cluster.node(follower).statistics().snapshots_installed, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_nodes_can_be_restarted_and_go_on() {
+    let mut cluster = Cluster::found(3, 5).await;
+    let mut written = Vec::new();
+    for round in 0..3 {
+        for number in 0..10 {
+            written.push(entry(round * 10 + number));
+            cluster.write(written.last().unwrap().clone()).await;
+        }
+        let term = cluster.node(cluster.leader().await).leadership().borrow().term;
+        for node in [1, 2, 3].map(id) {
+            if round == 1 { cluster.kill(node).await } else { cluster.close(node).await }
+        }
+        for node in [1, 2, 3].map(id) {
+            cluster.start(node).await;
+        }
+        let leader = cluster.leader().await;
+        assert!(cluster.node(leader).leadership().borrow().term > term, "terms rise: votes survive");
+        cluster.agree().await;
+        assert_eq!(cluster.ledger(leader).proposals(), written);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_cut_off_does_not_disturb_the_others_when_it_comes_back() {
+    let cluster = Cluster::found(3, 6).await;
+    let leader = cluster.leader().await;
+    let term = cluster.node(leader).leadership().borrow().term;
+    let follower = cluster.running().find(|&node| node != leader).unwrap();
+    cluster.board.isolate(follower);
+    // Many election timeouts: without asking first whether it could win, its term would run away.
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    cluster.board.heal();
+    cluster.write(entry(0)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    cluster.agree().await;
+    let leadership = cluster.node(leader).leadership().borrow().clone();
+    assert!(leadership.is_self && leadership.term == term, "{leadership:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_are_lost_and_late_change_nothing_but_the_time_it_takes() {
+    for seed in 0..5 {
+        let cluster = Cluster::found(3, 100 + seed).await;
+        cluster.leader().await;
+        cluster.board.set_loss(10);
+        cluster.board.set_delay(Duration::from_millis(20));
+        let mut acknowledged = Vec::new();
+        for number in 0..30 {
+            let leader = cluster.leader().await;
+            if cluster.node(leader).propose(entry(number)).await.is_ok() {
+                acknowledged.push(entry(number));
+            }
+        }
+        cluster.board.set_loss(0);
+        cluster.write(entry(1000)).await;
+        cluster.agree().await;
+        assert_kept(&cluster.ledger(id(1)).proposals(), &acknowledged);
+        assert!(!acknowledged.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn leadership_is_handed_over_on_request() {
+    let cluster = Cluster::found(3, 8).await;
+    let leader = cluster.leader().await;
+    cluster.write(entry(0)).await;
+    let follower = cluster.running().find(|&node| node != leader).unwrap();
+    let refused = cluster.node(follower).transfer_leadership(follower).await;
+    assert!(matches!(refused, Err(TransferError::NotLeader { .. })), "{refused:?}");
+    assert_eq!(cluster.node(leader).transfer_leadership(id(9)).await, Err(TransferError::NotVoter(id(9))));
+
+    cluster.node(leader).transfer_leadership(follower).await.unwrap();
+    eventually("the other one leads", || cluster.node(follower).leadership().borrow().is_ready()).await;
+    cluster.node(follower).propose(entry(1)).await.unwrap();
+    cluster.agree().await;
+    assert_eq!(cluster.ledger(leader).proposals(), [entry(0), entry(1)]);
+}
