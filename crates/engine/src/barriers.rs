@@ -47,7 +47,11 @@ impl Engine {
     ///
     /// # Errors
     /// If one does not exist, too many wait already, or some were not reached in time: those are named.
-    pub async fn wait(&self, targets: &[(PartitionId, Target)], patience: Duration) -> Result<(), BarrierError> {
+    pub async fn wait(
+        &self,
+        targets: &[(PartitionId, Target)],
+        patience: Duration,
+    ) -> Result<(), BarrierError> {
         let _waiting = self.barriers().enter()?;
         let all = async {
             for (partition, target) in targets {

@@ -16,7 +16,9 @@ use gapless_partition::{Command, Definition, Schema};
 use gapless_types::{LogIndex, Name, NamespaceId, PartitionId, PartitionIndex};
 
 pub use file::CatalogFileError;
-pub(crate) use file::{CatalogFile, Stored as StoredCatalog, decode as decode_catalog, encode as encode_catalog};
+pub(crate) use file::{
+    CatalogFile, Stored as StoredCatalog, decode as decode_catalog, encode as encode_catalog,
+};
 
 use crate::limits::MAX_NAMESPACES;
 

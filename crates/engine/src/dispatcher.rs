@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use gapless_consensus::{Committed, CommittedBody, Machine, MachineFault, SnapshotBody, SnapshotSource};
 use gapless_types::{LogIndex, PartitionId, PartitionOffset};
-use futures_util::future::BoxFuture;
 
 use crate::catalog::{CatalogCommand, Change};
 use crate::entry::{Entry, EntryRecord, MachineVersion, PartitionCommand};
@@ -86,9 +86,10 @@ impl Dispatcher {
         delivered: &mut Delivered,
     ) -> bool {
         let PartitionCommand { partition, expected, command } = record;
-        let known = self.0.catalog.borrow().by_id(partition.namespace).is_some_and(|namespace| {
-            partition.index.get() < namespace.schema.definition().partitions.get()
-        });
+        let known =
+            self.0.catalog.borrow().by_id(partition.namespace).is_some_and(|namespace| {
+                partition.index.get() < namespace.schema.definition().partitions.get()
+            });
         let verdict = match known {
             true => core.dispatch.judge(index, partition, expected),
             false => Verdict::Gone,

@@ -75,7 +75,12 @@ impl Config {
     pub fn embedded(dir: impl Into<PathBuf>) -> Self {
         let node = NodeId::new(1);
         let members = Members::alone(node, "embedded").expect("a group of one is valid");
-        Self::new(dir, node, Start::Found(members), Arc::new(gapless_consensus::network::switchboard::Switchboard::new(0)))
+        Self::new(
+            dir,
+            node,
+            Start::Found(members),
+            Arc::new(gapless_consensus::network::switchboard::Switchboard::new(0)),
+        )
     }
 
     /// A node of a cluster.
@@ -120,6 +125,7 @@ struct Inner {
     node: Arc<Node>,
     requests: mpsc::Sender<Request>,
     barriers: Barriers,
+    consensus: gapless_consensus::Node,
     tasks: std::sync::Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -175,7 +181,8 @@ impl Engine {
             reopen_delay: config.reopen_delay,
         }));
         reset_partitions(&node, stored.covered).await;
-        let replicator = open_replicator(&config, &node).await?;
+        let consensus = open_consensus(&config, &node).await?;
+        let replicator: Arc<dyn Replicator> = Arc::new(consensus.clone());
         let first_kept = replicator.progress().borrow().first_kept.unwrap_or(gapless_types::LogIndex::FIRST);
         node.replicator.set(replicator).unwrap_or_else(|_| unreachable!("a node is opened once"));
         start_workers(&node);
@@ -189,6 +196,7 @@ impl Engine {
             node,
             requests,
             barriers: Barriers::default(),
+            consensus,
             tasks: std::sync::Mutex::new(tasks),
         })))
     }
@@ -197,7 +205,8 @@ impl Engine {
     pub async fn close(&self) {
         let node = &self.0.node;
         node.closing.send_replace(true);
-        let tasks = std::mem::take(&mut *self.0.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let tasks =
+            std::mem::take(&mut *self.0.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         for task in tasks {
             let _ = task.await;
         }
@@ -212,6 +221,23 @@ impl Engine {
         keeper::keep_catalog(node).await;
     }
 
+    /// Ends the node as the end of its process would: nothing is written any more. For tests of what survives.
+    pub async fn kill(&self) {
+        let node = &self.0.node;
+        self.0.consensus.kill().await;
+        let tasks =
+            std::mem::take(&mut *self.0.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        for task in &tasks {
+            task.abort();
+        }
+        for slot in node.all_slots() {
+            slot.abandon();
+        }
+        for slot in node.all_slots() {
+            let _ = slot.state.subscribe().wait_for(|state| *state == PartitionState::Closed).await;
+        }
+    }
+
     /// Consensus, for membership and leadership.
     pub fn replicator(&self) -> &Arc<dyn Replicator> {
         self.0.node.replicator()
@@ -219,11 +245,14 @@ impl Engine {
 
     /// Waits until this node leads and can take writes, or somebody else does.
     pub async fn wait_for_leader(&self) {
-        let mut leadership = self.replicator().leadership();
-        let found = |leadership: &gapless_consensus::Leadership| {
-            leadership.is_ready() || (leadership.leader.is_some() && !leadership.is_self)
+        let (mut leadership, mut leads) = (self.replicator().leadership(), self.0.node.leads.subscribe());
+        let somebody_else = |leadership: &gapless_consensus::Leadership| {
+            (leadership.leader.is_some() && !leadership.is_self) || leadership.stopped.is_some()
         };
-        let _ = leadership.wait_for(found).await;
+        tokio::select! {
+            _ = leadership.wait_for(somebody_else) => {}
+            _ = leads.wait_for(|leads| *leads) => {}
+        }
     }
 
     /// Every partition of this node, by id.
@@ -266,16 +295,17 @@ impl Engine {
     }
 }
 
-async fn open_replicator(config: &Config, node: &Arc<Node>) -> Result<Arc<dyn Replicator>, OpenError> {
+async fn open_consensus(config: &Config, node: &Arc<Node>) -> Result<gapless_consensus::Node, OpenError> {
     let mut consensus =
         ConsensusConfig::new(config.identity, config.dir.join("consensus"), config.start.clone());
     consensus.log = config.log.clone();
     consensus.settings = config.consensus;
     let dispatcher = Arc::new(Dispatcher(node.clone()));
-    let opened = gapless_consensus::Node::open(config.io.clone(), config.network.clone(), dispatcher, consensus);
+    let opened =
+        gapless_consensus::Node::open(config.io.clone(), config.network.clone(), dispatcher, consensus);
     let opened = opened.await?;
     if let Some(attach) = &config.attach {
         attach(opened.inbound());
     }
-    Ok(Arc::new(opened))
+    Ok(opened)
 }

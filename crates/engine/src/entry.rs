@@ -26,12 +26,8 @@ use crate::log_time::LogTime;
 const VERSION: u8 = 1;
 /// Bytes in front of the records.
 const HEADER_BYTES: usize = 28;
-/// The same, for whoever counts what fits.
-pub(crate) const MOST_HEADER_BYTES: usize = HEADER_BYTES;
 /// Bytes in front of the payload of a record.
 const RECORD_HEADER_BYTES: usize = 20;
-/// The same, for whoever counts what fits.
-pub(crate) const MOST_RECORD_HEADER_BYTES: usize = RECORD_HEADER_BYTES;
 /// In place of a length: the payload is that of the record before.
 const SAME_PAYLOAD: u32 = u32::MAX;
 

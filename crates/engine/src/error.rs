@@ -27,9 +27,6 @@ pub enum WriteError {
     /// There is no such namespace.
     #[error("there is no such namespace")]
     UnknownNamespace,
-    /// The key was used for another request within its window. Nothing was done.
-    #[error("the idempotency key was used for another request")]
-    KeyReused,
     /// Too much for now, or the partition is frozen.
     #[error(transparent)]
     Admission(#[from] AdmissionError),

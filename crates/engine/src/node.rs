@@ -52,6 +52,8 @@ pub(crate) struct Node {
     announced: AtomicU64,
     pub(crate) dispatched: watch::Sender<Option<LogIndex>>,
     pub(crate) replicator: OnceLock<Arc<dyn Replicator>>,
+    /// Whether this node takes writes: it leads, and knows all that was decided before.
+    pub(crate) leads: watch::Sender<bool>,
     /// Wakes the proposer when a batch has its fate.
     pub(crate) resolved: Notify,
     /// Wakes the keeper.
@@ -177,6 +179,7 @@ impl Node {
             acks: Acks::default(),
             announced: AtomicU64::new(announced),
             replicator: OnceLock::new(),
+            leads: watch::Sender::new(false),
             resolved: Notify::new(),
             keeper: Notify::new(),
             closing: watch::Sender::new(false),

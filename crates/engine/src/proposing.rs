@@ -30,7 +30,7 @@ use crate::acks::AckPlace;
 use crate::admission::Permit;
 use crate::catalog::CatalogCommand;
 use crate::dispatcher::NEWEST_MACHINE;
-use crate::entry::{EntryEncoder, EntryRecord, PartitionCommand};
+use crate::entry::{EntryEncoder, EntryRecord, EntryRoom, PartitionCommand};
 use crate::log_time::LeaderClock;
 use crate::node::Node;
 use crate::offsets::{BatchId, Fate, NotNow};
@@ -154,6 +154,7 @@ impl Proposing {
 
     fn follow(&mut self) {
         self.leading = None;
+        self.node.leads.send_replace(false);
         self.node.core().proposer.step_down();
         self.node.recall.step_down();
         self.node.acks.clear();
@@ -180,6 +181,7 @@ impl Proposing {
         // Nobody waits for it: it says that the time of this leader begins.
         drop(self.node.replicator().propose(entry.finish()));
         self.leading = Some((term, clock));
+        self.node.leads.send_replace(true);
     }
 
     /// Proposes as much as can be.
@@ -244,9 +246,9 @@ impl Proposing {
 
     /// How many of the writes in front fit one entry.
     fn fitting(&self) -> usize {
-        let mut size = EntrySize::default();
+        let mut room = EntryRoom::default();
         let fits = |request: &&Request| match request {
-            Request::Write(submission) => size.add(submission.command.len()),
+            Request::Write(submission) => room.take(submission.command.len()),
             Request::Catalog(..) => false,
         };
         self.waiting.iter().take_while(fits).count()
@@ -352,24 +354,4 @@ fn definition_records(id: NamespaceId, definition: &Definition) -> (Option<Names
         EntryRecord::Definition(PartitionCommand { partition, expected, command: command.clone() })
     };
     (Some(id), (0..definition.partitions.get()).map(record).collect())
-}
-
-/// Counts what fits an entry without encoding it.
-#[derive(Debug, Default)]
-struct EntrySize {
-    records: usize,
-    bytes: usize,
-}
-
-impl EntrySize {
-    fn add(&mut self, command: usize) -> bool {
-        let bytes = self.bytes + command + crate::entry::MOST_RECORD_HEADER_BYTES;
-        let fits = self.records < crate::limits::MAX_ENTRY_RECORDS
-            && bytes + crate::entry::MOST_HEADER_BYTES <= crate::limits::MAX_ENTRY_BYTES;
-        if fits {
-            self.records += 1;
-            self.bytes = bytes;
-        }
-        fits
-    }
 }

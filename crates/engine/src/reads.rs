@@ -71,21 +71,35 @@ impl Engine {
     /// # Errors
     /// If there is no such partition, or a view as new as asked for cannot be had.
     pub async fn view(&self, partition: PartitionId, options: ReadOptions) -> Result<View, ReadError> {
-        let slot = self.node().slot(partition).ok_or(ReadError::Unknown)?;
         let view = async {
-            match options.consistency {
-                Consistency::Linearizable => {
-                    let index = self.read_point().await?;
-                    self.applied_through(&slot, index).await?;
+            loop {
+                let slot = self.node().slot(partition).ok_or(ReadError::Unknown)?;
+                match self.view_in(&slot, options.consistency).await {
+                    // A snapshot was installed: the partition is there again, in another place.
+                    Err(ReadError::Closing) if self.has_moved(&slot) => {}
+                    other => return other,
                 }
-                Consistency::Stale => {}
-                Consistency::AtLeast(offset) => wait_for_offset(&slot, offset).await?,
             }
-            self.view_now(&slot).await
         };
         tokio::time::timeout(options.patience, view)
             .await
             .unwrap_or(Err(ReadError::DeadlineExceeded { partition }))
+    }
+
+    async fn view_in(&self, slot: &Arc<Slot>, consistency: Consistency) -> Result<View, ReadError> {
+        match consistency {
+            Consistency::Linearizable => {
+                let index = self.read_point().await?;
+                self.applied_through(slot, index).await?;
+            }
+            Consistency::Stale => {}
+            Consistency::AtLeast(offset) => wait_for_offset(slot, offset).await?,
+        }
+        self.view_now(slot).await
+    }
+
+    fn has_moved(&self, slot: &Arc<Slot>) -> bool {
+        self.node().slot(slot.id).is_some_and(|now| !Arc::ptr_eq(&now, slot))
     }
 
     /// An index such that whoever has applied everything up to it has seen every write acknowledged before this call.
@@ -126,22 +140,31 @@ impl Engine {
     pub(crate) async fn view_now(&self, slot: &Arc<Slot>) -> Result<View, ReadError> {
         let job = {
             let slot = slot.clone();
+            let not_open = |slot: &Slot, reason: String| ReadError::NotOpen {
+                partition: slot.id,
+                reason: reason.into(),
+            };
             move || match slot.partition().as_mut() {
-                Some(partition) => partition.view().map_err(|error| error.to_string()),
-                None => Err(match &*slot.state.borrow() {
-                    PartitionState::Failed(reason) => reason.to_string(),
-                    PartitionState::Closed => "it is closed".to_owned(),
-                    _ => "it is actualizing".to_owned(),
-                }),
+                Some(partition) => partition.view().map_err(|error| not_open(&slot, error.to_string())),
+                None => Err(not_open(
+                    &slot,
+                    match &*slot.state.borrow() {
+                        PartitionState::Failed(reason) => reason.to_string(),
+                        PartitionState::Closed => return Err(ReadError::Closing),
+                        _ => "it is actualizing".to_owned(),
+                    },
+                )),
             }
         };
-        let view = self.node().workers.run(job).await;
-        view.map_err(|reason| ReadError::NotOpen { partition: slot.id, reason: reason.into() })
+        self.node().workers.run(job).await
     }
 }
 
 async fn wait_for_offset(slot: &Slot, offset: PartitionOffset) -> Result<(), ReadError> {
-    let mut applied = slot.applied.subscribe();
-    let reached = applied.wait_for(|applied| applied.offset >= Some(offset)).await;
-    reached.map(|_| ()).map_err(|_| ReadError::Closing)
+    let (mut applied, mut state) = (slot.applied.subscribe(), slot.state.subscribe());
+    tokio::select! {
+        biased;
+        _ = applied.wait_for(|applied| applied.offset >= Some(offset)) => Ok(()),
+        _ = state.wait_for(|state| *state == PartitionState::Closed) => Err(ReadError::Closing),
+    }
 }

@@ -115,6 +115,8 @@ struct Queue {
     waiting_since: Option<Duration>,
     /// Times it was detached.
     detachments: u64,
+    /// Nothing is written any more.
+    abandoned: bool,
 }
 
 /// One partition of a node.
@@ -158,8 +160,8 @@ impl Slot {
                 return;
             }
             let bytes = work.bytes();
-            let full =
-                queue.work.len() >= MAX_QUEUED_ENTRIES || queue.bytes.saturating_add(bytes) > MAX_QUEUED_BYTES;
+            let full = queue.work.len() >= MAX_QUEUED_ENTRIES
+                || queue.bytes.saturating_add(bytes) > MAX_QUEUED_BYTES;
             if full && !queue.work.is_empty() {
                 queue.detached = Some(work.index);
                 queue.detachments += 1;
@@ -260,6 +262,16 @@ impl Slot {
     pub(crate) fn close(&self) {
         self.closing.send_replace(true);
         self.wake.notify_one();
+    }
+
+    /// Closes without writing anything.
+    pub(crate) fn abandon(&self) {
+        self.queue().abandoned = true;
+        self.close();
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.queue().abandoned
     }
 
     pub(crate) fn is_closing(&self) -> bool {

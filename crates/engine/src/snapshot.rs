@@ -69,8 +69,7 @@ pub(crate) fn take(
             return Err(MachineFault::new("the catalog cannot be written"));
         }
         let stored = StoredCatalog { catalog: (*catalog).clone(), covered: Some(at), generation: 0 };
-        let held =
-            Held { catalog: encode_catalog(&stored).into(), views, workers: node.workers.clone() };
+        let held = Held { catalog: encode_catalog(&stored).into(), views, workers: node.workers.clone() };
         Ok(Arc::new(Shared(Arc::new(held))) as Arc<dyn SnapshotSource>)
     })
 }
@@ -183,9 +182,11 @@ async fn receive(node: &Arc<Node>, reader: &mut Reader, generation: u64) -> Resu
         let count = header.get_u64_le();
         let log_dir = dir.join(partition_name(partition)).join("log");
         let (io, options) = (node.io.clone(), Options::clone(&node.partition_options.log));
-        let open = move || io.create_dir(&log_dir).map_err(MachineFault::new).and_then(|()| {
-            Log::open(io.clone(), log_dir, options).map(|(log, _)| log).map_err(MachineFault::new)
-        });
+        let open = move || {
+            io.create_dir(&log_dir).map_err(MachineFault::new).and_then(|()| {
+                Log::open(io.clone(), log_dir, options).map(|(log, _)| log).map_err(MachineFault::new)
+            })
+        };
         let log = node.workers.run(open).await?;
         let mut next = 1;
         while next <= count {
@@ -198,12 +199,17 @@ async fn receive(node: &Arc<Node>, reader: &mut Reader, generation: u64) -> Resu
             next += records.len() as u64;
             let append = move || {
                 let records: Vec<&[u8]> = records.iter().map(|record| &record[..]).collect();
-                let _synced_at_the_end = log.append(Position::new(first), &records).map_err(MachineFault::new)?;
+                let _synced_at_the_end =
+                    log.append(Position::new(first), &records).map_err(MachineFault::new)?;
                 log.flush().map_err(MachineFault::new)
             };
             node.workers.run(append).await?;
         }
-        node.workers.run(move || log.sync().map_err(MachineFault::new).and_then(|()| log.close().map_err(MachineFault::new))).await?;
+        node.workers
+            .run(move || {
+                log.sync().map_err(MachineFault::new).and_then(|()| log.close().map_err(MachineFault::new))
+            })
+            .await?;
     }
     Ok(stored.catalog)
 }
@@ -214,9 +220,9 @@ async fn clear(node: &Arc<Node>, catalog: &Catalog, generation: u64) -> Result<(
     let partitions: Vec<PartitionId> = catalog.partitions().collect();
     let node_for_job = node.clone();
     let job = move || {
-        partitions.into_iter().try_for_each(|partition| {
-            node_for_job.remove_files(&dir.join(partition_name(partition)))
-        })
+        partitions
+            .into_iter()
+            .try_for_each(|partition| node_for_job.remove_files(&dir.join(partition_name(partition))))
     };
     node.workers.run(job).await.map_err(MachineFault::new)
 }
@@ -261,4 +267,3 @@ impl Reader {
         }
     }
 }
-

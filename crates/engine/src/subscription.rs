@@ -204,11 +204,7 @@ impl Source {
 }
 
 /// What there is from a place on, and the place behind it; none if there was nothing.
-fn read(
-    view: &View,
-    place: Place,
-    events_only: bool,
-) -> Result<(Vec<StoredOutcome>, Option<Place>), Fault> {
+fn read(view: &View, place: Place, events_only: bool) -> Result<(Vec<StoredOutcome>, Option<Place>), Fault> {
     match place {
         Place::Workspace(workspace, from) => {
             let found = view.events(workspace, from, PAGE, Direction::Forward)?;

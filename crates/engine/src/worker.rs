@@ -112,12 +112,11 @@ fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<PartitionStat
     let was_begun = begun.is_some();
     let (partition, _) = match (begun, slot.partition().take()) {
         (Some(opening), _) => opening.finish().map_err(|error| failed(&error))?,
-        (None, Some(stopped)) => stopped
-            .reopen(&node.io, &slot.dir, &node.partition_options)
-            .map_err(|error| failed(&error))?,
-        (None, None) => {
-            Partition::open(&node.io, &slot.dir, slot.id, &node.partition_options).map_err(|error| failed(&error))?
+        (None, Some(stopped)) => {
+            stopped.reopen(&node.io, &slot.dir, &node.partition_options).map_err(|error| failed(&error))?
         }
+        (None, None) => Partition::open(&node.io, &slot.dir, slot.id, &node.partition_options)
+            .map_err(|error| failed(&error))?,
     };
     let reach = reach_of(&partition);
     if was_begun {
@@ -356,7 +355,9 @@ async fn close(node: &Arc<Node>, slot: &Arc<Slot>) {
         let (node, slot) = (node.clone(), slot.clone());
         move || {
             let partition = slot.partition().take();
-            if let Some(mut partition) = partition {
+            if slot.is_abandoned() {
+                drop(partition);
+            } else if let Some(mut partition) = partition {
                 if partition.fault().is_none() && !node.is_dropped(slot.id) {
                     let _ = partition.checkpoint();
                     report_durable(&node, &slot, &partition);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gapless_partition::{AtCap, Command, Outcome, RequestDigest, Violation, Write};
+use gapless_partition::{AtCap, Command, Outcome, Refusal, RefusalCode, RequestDigest, Violation, Write};
 use gapless_types::{ClientId, IdempotencyKey, PartitionId};
 
 use crate::admission;
@@ -68,6 +68,7 @@ impl Engine {
 
     async fn walk(&self, passage: &Passage) -> Result<Acknowledgement, WriteError> {
         loop {
+            self.await_leadership().await?;
             let answer = match self.recall(passage)? {
                 Recalled::Known(outcome) => return Ok(Acknowledgement { outcome, duplicate: true }),
                 Recalled::Reused => Answer::Reused,
@@ -83,7 +84,7 @@ impl Engine {
             };
             match answer {
                 Answer::Outcome(outcome) => return Ok(acknowledged(outcome)),
-                Answer::Reused => return Err(WriteError::KeyReused),
+                Answer::Reused => return Ok(reused()),
                 Answer::NotLeading => return Err(self.not_leader().into()),
                 // What it waited for came to nothing: nothing was written, and the key is free.
                 Answer::Again => {}
@@ -97,7 +98,8 @@ impl Engine {
         if !violations.is_empty() {
             return Err(WriteError::Invalid(violations.iter().map(Violation::to_string).collect()));
         }
-        let client = ClientId::new(write.client).map_err(|error| WriteError::Invalid(vec![error.to_string()]))?;
+        let client =
+            ClientId::new(write.client).map_err(|error| WriteError::Invalid(vec![error.to_string()]))?;
         let catalog = self.node().catalog();
         let namespace = catalog.by_name(namespace).ok_or(WriteError::UnknownNamespace)?;
         let definition = namespace.schema.definition();
@@ -117,6 +119,19 @@ impl Engine {
         })
     }
 
+    /// A node that was elected takes writes as soon as it knows all that was decided before.
+    async fn await_leadership(&self) -> Result<(), WriteError> {
+        let node = self.node();
+        if *node.leads.borrow() {
+            return Ok(());
+        }
+        if !node.replicator().leadership().borrow().is_self {
+            return Err(self.not_leader().into());
+        }
+        self.wait_for_leader().await;
+        if *node.leads.borrow() { Ok(()) } else { Err(self.not_leader().into()) }
+    }
+
     /// Step 2.
     fn recall(&self, passage: &Passage) -> Result<Recalled, WriteError> {
         let node = self.node();
@@ -131,11 +146,8 @@ impl Engine {
         let node = self.node();
         let partition = passage.partition;
         self.check_partition(partition)?;
-        let request = admission::Request {
-            partition,
-            bytes: passage.command.len() as u64,
-            key: passage.identity.key,
-        };
+        let request =
+            admission::Request { partition, bytes: passage.command.len() as u64, key: passage.identity.key };
         let permit = node.admission.admit(request)?;
         let submission = Submission { partition, command: passage.command.clone(), flight, permit };
         self.requests().send(Request::Write(submission)).await.map_err(|_| WriteError::Closing)
@@ -179,6 +191,13 @@ impl Engine {
             crate::recall::RecallRefused::Full { limit } => WriteError::TooManyInFlight { limit },
         }
     }
+}
+
+/// What a partition says of a key that was used for another request.
+fn reused() -> Acknowledgement {
+    let message = "the idempotency key was used for another request";
+    let refusal = Refusal::new(RefusalCode::IdempotencyKeyReused, message);
+    Acknowledgement { outcome: Arc::new(Outcome::Refused(refusal)), duplicate: false }
 }
 
 /// Duplicates are answered with the first outcome itself.

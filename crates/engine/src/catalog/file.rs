@@ -96,8 +96,10 @@ impl CatalogFile {
     pub(crate) fn write(&self, stored: &Stored) -> Result<(), CatalogFileError> {
         let (path, temporary) = (self.dir.join(NAME), self.dir.join(TEMPORARY));
         let bytes = encode(stored);
-        let file =
-            self.io.open(&temporary, OpenMode::Create).map_err(|error| failed("create", &temporary, error))?;
+        let file = self
+            .io
+            .open(&temporary, OpenMode::Create)
+            .map_err(|error| failed("create", &temporary, error))?;
         write_all_at(&*file, &bytes, 0).map_err(|error| failed("write", &temporary, error))?;
         file.sync().map_err(|error| failed("sync", &temporary, error))?;
         self.io.rename(&temporary, &path).map_err(|error| failed("rename", &temporary, error))?;

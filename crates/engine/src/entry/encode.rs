@@ -6,8 +6,9 @@ use bytes::{BufMut, Bytes};
 use gapless_types::{GroupId, NamespaceId, PartitionId, PartitionIndex, PartitionOffset};
 
 use super::{
-    CONTROL, DEFINITION, DOMAIN_COMMAND, Entry, EntryRecord, HEADER_BYTES, MAX_ENTRY_BYTES, MAX_ENTRY_RECORDS,
-    MachineVersion, PartitionCommand, PushError, RECORD_HEADER_BYTES, SAME_PAYLOAD, TERM, VERSION, WRITE,
+    CONTROL, DEFINITION, DOMAIN_COMMAND, Entry, EntryRecord, HEADER_BYTES, MAX_ENTRY_BYTES,
+    MAX_ENTRY_RECORDS, MachineVersion, PartitionCommand, PushError, RECORD_HEADER_BYTES, SAME_PAYLOAD, TERM,
+    VERSION, WRITE,
 };
 use crate::log_time::LogTime;
 

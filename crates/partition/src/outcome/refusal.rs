@@ -60,7 +60,7 @@ pub struct Refusal {
 
 impl Refusal {
     /// A refusal that concerns the write as a whole.
-    pub(crate) fn new(code: RefusalCode, message: impl Into<String>) -> Self {
+    pub fn new(code: RefusalCode, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { code, operation: None, key: Bytes::new(), current_version: None, current_value: None, message }
     }

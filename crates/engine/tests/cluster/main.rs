@@ -1,0 +1,241 @@
+//! Clusters in one process: replication, changes of leader, catching up, snapshots, and clients that retry through all of it.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+mod harness;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gapless_engine::{Consistency, WriteError};
+use gapless_types::WorkspaceId;
+
+use harness::{Cluster, check_history, committed, eventually, id, sale, try_write, view};
+
+#[tokio::test(start_paused = true)]
+async fn every_node_has_the_same_and_followers_serve_what_they_were_asked_to_have() {
+    let mut cluster = Cluster::found(3, 1).await;
+    cluster.define(4).await;
+    let mut acknowledged = BTreeMap::new();
+    for number in 0..50 {
+        let acknowledgement = cluster.write(number, &sale(number % 3)).await;
+        acknowledged.insert(number, committed(&acknowledgement).clone());
+    }
+    cluster.agree().await;
+    let leader = cluster.leader().await;
+    for workspace in 0..3 {
+        let mine = acknowledged.iter().filter(|(number, _)| *number % 3 == workspace);
+        let mine = mine.map(|(number, committed)| (*number, committed.clone())).collect();
+        check_history(&cluster.engine(leader), workspace, &mine).await;
+    }
+    let follower = cluster.running().into_iter().find(|node| *node != leader).unwrap();
+    let last = &acknowledged[&49];
+    let read =
+        view(&cluster.engine(follower), last.partition, Consistency::AtLeast(last.partition_offset)).await;
+    assert!(read.unwrap().applied() >= Some(last.partition_offset));
+    let refused =
+        view(&cluster.engine(follower), last.partition, Consistency::Linearizable).await.unwrap_err();
+    assert!(refused.to_string().contains("does not lead"), "{refused}");
+    let refused =
+        try_write(&cluster.engine(follower), 99, &sale(0), Duration::from_secs(1)).await.unwrap_err();
+    let WriteError::NotLeader(not_leader) = refused else { panic!("{refused}") };
+    assert_eq!(not_leader.leader.unwrap().node, leader);
+    cluster.close_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_in_flight_when_the_leader_dies_are_written_once() {
+    for seed in 1..=8 {
+        let mut cluster = Cluster::found(3, seed).await;
+        cluster.define(2).await;
+        for number in 0..5 {
+            cluster.write(number, &sale(0)).await;
+        }
+        let leader = cluster.leader().await;
+        let engine = cluster.engine(leader);
+        let writes: Vec<_> = (100..140)
+            .map(|number| {
+                let engine = engine.clone();
+                tokio::spawn(
+                    async move { try_write(&engine, number, &sale(0), Duration::from_secs(3)).await },
+                )
+            })
+            .collect();
+        // As far as chance lets them get.
+        tokio::time::sleep(Duration::from_micros(300 * seed)).await;
+        cluster.kill(leader).await;
+        let mut acknowledged = BTreeMap::new();
+        for (number, write) in (100..).zip(writes) {
+            if let Ok(acknowledgement) = write.await.unwrap() {
+                acknowledged.insert(number, committed(&acknowledgement).clone());
+            }
+        }
+        for number in 100..140 {
+            let acknowledgement = cluster.write(number, &sale(0)).await;
+            let numbers = committed(&acknowledgement).clone();
+            let first = acknowledged.entry(number).or_insert_with(|| numbers.clone());
+            assert_eq!(*first, numbers, "seed {seed}: a retry gets the first outcome");
+        }
+        cluster.start(leader).await;
+        cluster.agree().await;
+        let now = cluster.leader().await;
+        check_history(&cluster.engine(now), 0, &acknowledged).await;
+        cluster.close_all().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_cut_off_gives_no_outcome_and_loses_nothing() {
+    let mut cluster = Cluster::found(3, 3).await;
+    cluster.define(2).await;
+    cluster.write(1, &sale(0)).await;
+    let old = cluster.leader().await;
+    cluster.board.isolate(old);
+    let refused = try_write(&cluster.engine(old), 2, &sale(0), Duration::from_secs(5)).await.unwrap_err();
+    assert!(matches!(refused, WriteError::NotLeader(_) | WriteError::DeadlineExceeded), "{refused}");
+    let acknowledgement = cluster.write_except(&[old], 2, &sale(0)).await;
+    assert_eq!(committed(&acknowledgement).numbers[0].1, 2);
+    cluster.board.heal();
+    let again = cluster.write(2, &sale(0)).await;
+    assert_eq!(again.outcome, acknowledgement.outcome);
+    cluster.write(3, &sale(0)).await;
+    cluster.agree().await;
+    cluster.close_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_away_too_long_gets_a_snapshot() {
+    let mut cluster = Cluster::found_keeping(3, 4, 20).await;
+    cluster.define(3).await;
+    for number in 0..10 {
+        cluster.write(number, &sale(number % 4)).await;
+    }
+    let leader = cluster.leader().await;
+    let away = cluster.running().into_iter().find(|node| *node != leader).unwrap();
+    cluster.kill(away).await;
+    for number in 10..300 {
+        cluster.write(number, &sale(number % 4)).await;
+    }
+    let engine = cluster.engine(leader);
+    eventually("the log was cut", || {
+        let progress = *engine.replicator().progress().borrow();
+        progress.first_kept.is_some_and(|first| first.get() > 100)
+    })
+    .await;
+    cluster.start(away).await;
+    for _ in 0..20 {
+        for _ in 0..3000 { tokio::task::yield_now().await; }
+        for node in [leader, away] {
+            let e = cluster.engine(node);
+            println!("DBG {node} {:?} {:?} {:?}", e.alarms(), *e.replicator().progress().borrow(), e.replicator().leadership().borrow().stopped);
+            println!("DBG {:?}", e.partitions().iter().map(|p| (p.state.clone(), p.marks.applied)).collect::<Vec<_>>());
+        }
+    }
+    cluster.agree().await;
+    assert_eq!(cluster.engine(away).replicator().statistics().snapshots_installed, 1);
+    // It is a full member: it survives a restart, and can lead.
+    cluster.kill(away).await;
+    cluster.start(away).await;
+    let leader = cluster.leader().await;
+    if leader != away {
+        eventually("it has caught up", || {
+            let mine = *cluster.engine(away).replicator().progress().borrow();
+            let theirs = *cluster.engine(leader).replicator().progress().borrow();
+            mine.appended == theirs.appended
+        })
+        .await;
+        cluster.engine(leader).replicator().transfer_leadership(away).await.unwrap();
+    }
+    let acknowledgement = cluster.write(300, &sale(1)).await;
+    assert_eq!(committed(&acknowledgement).numbers[0].1, 76);
+    cluster.agree().await;
+    cluster.close_all().await;
+}
+
+/// One client per workspace, nodes that die and come back at random; nothing acknowledged is lost, nothing is written twice.
+async fn storm(nodes: u64, seed: u64, rounds: u64) {
+    println!("seed {seed}");
+    let mut chance = fastrand::Rng::with_seed(seed);
+    let mut cluster = Cluster::found_keeping(nodes, seed, 30).await;
+    cluster.define(3).await;
+    let mut acknowledged: BTreeMap<u64, BTreeMap<u64, _>> = BTreeMap::new();
+    let mut number = 0;
+    for _ in 0..rounds {
+        let leader = cluster.leader().await;
+        let engine = cluster.engine(leader);
+        let count = chance.u64(1..20);
+        let writes: Vec<_> = (0..count)
+            .map(|_| {
+                number += 1;
+                let (engine, number) = (engine.clone(), number);
+                let write = async move {
+                    try_write(&engine, number, &sale(number % 3), Duration::from_secs(2)).await
+                };
+                (number, tokio::spawn(write))
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_micros(chance.u64(0..4000))).await;
+        let running = cluster.running();
+        let victim = if chance.bool() { leader } else { running[chance.usize(..running.len())] };
+        let killed = chance.u8(..3) == 0 && running.len() as u64 > nodes / 2 + 1;
+        if killed {
+            cluster.kill(victim).await;
+        }
+        for (number, write) in writes {
+            if let Ok(acknowledgement) = write.await.unwrap() {
+                acknowledged
+                    .entry(number % 3)
+                    .or_default()
+                    .insert(number, committed(&acknowledgement).clone());
+            } else if chance.bool() {
+                let acknowledgement = cluster.write(number, &sale(number % 3)).await;
+                acknowledged
+                    .entry(number % 3)
+                    .or_default()
+                    .insert(number, committed(&acknowledgement).clone());
+            }
+        }
+        if chance.bool() {
+            let down: Vec<_> = (1..=nodes).map(id).filter(|node| !cluster.running().contains(node)).collect();
+            for node in down {
+                cluster.start(node).await;
+            }
+        }
+    }
+    for node in (1..=nodes).map(id) {
+        if !cluster.running().contains(&node) {
+            cluster.start(node).await;
+        }
+    }
+    cluster.agree().await;
+    let leader = cluster.leader().await;
+    for (workspace, acknowledged) in &acknowledged {
+        for (number, first) in acknowledged {
+            let again = cluster.write(*number, &sale(*workspace)).await;
+            assert_eq!(committed(&again), first, "IDEM-1: seed {seed}, write {number}");
+        }
+        check_history(&cluster.engine(leader), *workspace, acknowledged).await;
+    }
+    assert!(cluster.engine(leader).partition_of("shop", WorkspaceId::new(0)).is_some());
+    cluster.close_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_nodes_in_a_storm() {
+    for seed in 0..12 {
+        storm(3, seed, 25).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_nodes_in_a_storm() {
+    for seed in 100..104 {
+        storm(5, seed, 25).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_node_in_a_storm() {
+    for seed in 200..212 {
+        storm(1, seed, 10).await;
+    }
+}
