@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::consensus_suite::ConsensusArguments;
 use crate::partition_suite::PartitionArguments;
 use crate::store_suite::{OurStoreArguments, StoreArguments};
 
@@ -17,6 +18,8 @@ pub(crate) struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// A group of one against its bare log
+    Consensus(ConsensusArguments),
     /// The log against a raw file and against its rivals
     Log(LogArguments),
     /// The partition: applies, restart, memory

@@ -6,6 +6,7 @@
 mod appending;
 mod bars;
 mod cli;
+mod consensus_suite;
 mod counting_io;
 mod first_number;
 mod flat_storage;
@@ -42,6 +43,7 @@ use crate::cli::{Command, CommandLine};
 
 fn main() -> Result<()> {
     match CommandLine::parse().command {
+        Command::Consensus(arguments) => consensus_suite::run(&arguments),
         Command::Log(arguments) => log_suite::run(&arguments),
         Command::Partition(arguments) => partition_suite::run(&arguments),
         Command::Sequencer(arguments) => sequencer_suite::run(&arguments),

@@ -11,6 +11,8 @@ use crate::message::EntryId;
 
 pub(crate) mod control;
 pub(crate) mod entry;
+#[cfg(test)]
+mod golden;
 pub(crate) mod members;
 pub(crate) mod snapshot;
 pub(crate) mod state;

@@ -51,8 +51,9 @@ pub trait Machine: Send + Sync + 'static {
     /// It is never above what was dispatched or installed, and never below the last snapshot that succeeded.
     fn resume_after(&self) -> Option<LogIndex>;
 
-    /// Makes a snapshot of everything up to `at`, which is the entry that was dispatched last: what this call marks before it
-    /// returns is what the snapshot holds, whatever is dispatched until the future is ready.
+    /// Makes a snapshot of everything up to `at`, which is the entry that was dispatched last, or, right after opening, the one
+    /// that was resumed behind: what this call marks before it returns is what the snapshot holds, whatever is dispatched until
+    /// the future is ready.
     ///
     /// When the future is ready, everything up to `at` is durable, and [`Machine::resume_after`] would say so after a
     /// restart: the log may be cut behind it. The snapshot can be read until it is dropped; copying may wait until then.

@@ -95,7 +95,8 @@ impl Leadership {
     }
 }
 
-/// How far a node is. None of it falls, except `appended` when a suffix is void and `committed` after a restart.
+/// How far a node is: `snapshot <= dispatched <= committed` and `dispatched <= durable` (WM-1). None of it falls while the node is open,
+/// except `appended` and `durable` when a suffix that was never committed becomes void.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// First index that the log keeps.

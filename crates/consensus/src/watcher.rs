@@ -72,7 +72,7 @@ impl Watcher {
             let before = *progress;
             progress.first_kept = Some(log_index(log.first()));
             progress.appended = log.next().previous().map(log_index);
-            raise(&mut progress.durable, log.durable().previous().map(log_index));
+            progress.durable = progress.dispatched.max(log.durable().previous().map(log_index));
             raise(&mut progress.committed, committed);
             *progress != before
         });

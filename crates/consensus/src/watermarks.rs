@@ -1,7 +1,8 @@
 //! How far a node is, for whoever waits for it.
 //!
 //! Invariants
-//! - WM-1: snapshot <= dispatched <= durable. None of them falls.
+//! - WM-1: snapshot <= dispatched <= committed, and dispatched <= durable, at every moment that anybody can see. None of them falls, but
+//!   what was durable and not committed may become void, and then is no longer.
 //!
 //! Must not know: what moves them.
 
@@ -57,7 +58,7 @@ impl Watermarks {
             }
             newer
         });
-        self.progress.send_modify(|progress| raise(&mut progress.dispatched, Some(id.index)));
+        self.progress.send_modify(|progress| progress.reach(id.index));
     }
 
     pub(crate) fn published(&self, last: EntryId) {
@@ -75,9 +76,18 @@ impl Watermarks {
             newer
         });
         self.progress.send_modify(|progress| {
-            raise(&mut progress.dispatched, Some(last.index));
+            progress.reach(last.index);
             raise(&mut progress.snapshot, Some(last.index));
         });
+    }
+}
+
+impl Progress {
+    /// Everything up to `index` was dispatched, so it is committed, and durable here.
+    fn reach(&mut self, index: LogIndex) {
+        for watermark in [&mut self.dispatched, &mut self.committed, &mut self.durable] {
+            raise(watermark, Some(index));
+        }
     }
 }
 

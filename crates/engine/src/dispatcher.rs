@@ -21,7 +21,7 @@ use crate::catalog::{CatalogCommand, Change};
 use crate::entry::{Entry, EntryRecord, MachineVersion, PartitionCommand};
 use crate::node::{Core, Node};
 use crate::offsets::{Fate, Resume, Verdict};
-use crate::slot::{Slot, Work};
+use crate::slot::{PartitionState, Slot, Work};
 use crate::watermarks::{Opened, Reach};
 use crate::worker;
 
@@ -269,6 +269,18 @@ pub(crate) async fn reset_partitions(node: &Arc<Node>, covered: Option<LogIndex>
     }
     node.dispatched.send_replace(covered);
     *node.slots.write().unwrap_or_else(PoisonError::into_inner) = slots;
+}
+
+/// Lets all partitions finish what they do, and go.
+pub(crate) async fn close_partitions(node: &Node) {
+    let slots = node.all_slots();
+    for slot in &slots {
+        slot.close();
+    }
+    for slot in slots {
+        // A worker that is gone has nothing left to finish.
+        let _ = slot.state.subscribe().wait_for(|state| *state == PartitionState::Closed).await;
+    }
 }
 
 /// Starts the workers of all partitions.

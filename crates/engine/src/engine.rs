@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use crate::admission::{Admission, AdmissionLimits};
 use crate::barriers::Barriers;
 use crate::catalog::CatalogFile;
-use crate::dispatcher::{Dispatcher, reset_partitions, start_workers};
+use crate::dispatcher::{Dispatcher, close_partitions, reset_partitions, start_workers};
 use crate::error::OpenError;
 use crate::keeper::{self, Housekeeping};
 use crate::log_time::{Clock, MachineClock};
@@ -181,12 +181,17 @@ impl Engine {
             reopen_delay: config.reopen_delay,
         }));
         reset_partitions(&node, stored.covered).await;
-        let consensus = open_consensus(&config, &node).await?;
-        let replicator: Arc<dyn Replicator> = Arc::new(consensus.clone());
-        let first_kept = replicator.progress().borrow().first_kept.unwrap_or(gapless_types::LogIndex::FIRST);
-        node.replicator.set(replicator).unwrap_or_else(|_| unreachable!("a node is opened once"));
         start_workers(&node);
-        let retention = Arc::new(Retention::new(first_kept, Some(config.housekeeping.max_retained_bytes)));
+        let consensus = match open_consensus(&config, &node).await {
+            Ok(consensus) => consensus,
+            Err(error) => {
+                close_partitions(&node).await;
+                return Err(error);
+            }
+        };
+        node.set_replicator(Arc::new(consensus.clone()));
+        let retention =
+            Arc::new(Retention::new(node.first_kept(), Some(config.housekeeping.max_retained_bytes)));
         let (requests, receiver) = mpsc::channel(QUEUED_REQUESTS);
         let tasks = vec![
             runtime.spawn(proposing::run(node.clone(), receiver)),
@@ -211,13 +216,7 @@ impl Engine {
             let _ = task.await;
         }
         let _ = node.replicator().close().await;
-        let slots = node.all_slots();
-        for slot in &slots {
-            slot.close();
-        }
-        for slot in slots {
-            let _ = slot.state.subscribe().wait_for(|state| *state == PartitionState::Closed).await;
-        }
+        close_partitions(node).await;
         keeper::keep_catalog(node).await;
     }
 
@@ -233,9 +232,7 @@ impl Engine {
         for slot in node.all_slots() {
             slot.abandon();
         }
-        for slot in node.all_slots() {
-            let _ = slot.state.subscribe().wait_for(|state| *state == PartitionState::Closed).await;
-        }
+        close_partitions(node).await;
     }
 
     /// Consensus, for membership and leadership.

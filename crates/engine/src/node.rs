@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use gapless_consensus::{Members, Replicator};
 use gapless_log::io::Io;
 use gapless_types::{GroupId, LogIndex, NamespaceId, PartitionId};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, SetOnce, watch};
 
 use crate::acks::Acks;
 use crate::admission::Admission;
@@ -51,7 +51,7 @@ pub(crate) struct Node {
     /// The entry that is being dispatched or was, plus one.
     announced: AtomicU64,
     pub(crate) dispatched: watch::Sender<Option<LogIndex>>,
-    pub(crate) replicator: OnceLock<Arc<dyn Replicator>>,
+    replicator: SetOnce<Arc<dyn Replicator>>,
     /// Whether this node takes writes: it leads, and knows all that was decided before.
     pub(crate) leads: watch::Sender<bool>,
     /// Wakes the proposer when a batch has its fate.
@@ -178,7 +178,7 @@ impl Node {
             admission: parts.admission,
             acks: Acks::default(),
             announced: AtomicU64::new(announced),
-            replicator: OnceLock::new(),
+            replicator: SetOnce::new(),
             leads: watch::Sender::new(false),
             resolved: Notify::new(),
             keeper: Notify::new(),
@@ -212,7 +212,22 @@ impl Node {
     }
 
     pub(crate) fn replicator(&self) -> &Arc<dyn Replicator> {
-        self.replicator.get().expect("tasks start after the replicator is there")
+        self.replicator.get().expect("nobody has an engine before its replicator is there")
+    }
+
+    /// Consensus asks for partitions while it is opened, so their workers are there before it.
+    pub(crate) async fn await_replicator(&self) -> &Arc<dyn Replicator> {
+        self.replicator.wait().await
+    }
+
+    pub(crate) fn set_replicator(&self, replicator: Arc<dyn Replicator>) {
+        assert!(self.replicator.set(replicator).is_ok(), "a node is opened once");
+    }
+
+    /// The first entry that the replicated log keeps, as far as is known.
+    pub(crate) fn first_kept(&self) -> LogIndex {
+        let kept = self.replicator.get().and_then(|replicator| replicator.progress().borrow().first_kept);
+        kept.unwrap_or(LogIndex::FIRST)
     }
 
     /// Says that an entry is about to be dispatched, before anybody gets something of it.

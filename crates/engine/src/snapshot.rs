@@ -23,10 +23,10 @@ use gapless_types::{LogIndex, NamespaceId, PartitionId, PartitionIndex, Partitio
 use tokio::sync::oneshot;
 
 use crate::catalog::{Catalog, StoredCatalog, decode_catalog, encode_catalog};
-use crate::dispatcher::{reset_partitions, start_workers};
+use crate::dispatcher::{close_partitions, reset_partitions, start_workers};
 use crate::keeper::write_catalog;
 use crate::node::{Durable, Node, partition_name};
-use crate::slot::{Mark, PartitionState};
+use crate::slot::Mark;
 use crate::workers::Workers;
 
 /// Outcomes that are read at once.
@@ -154,7 +154,7 @@ pub(crate) fn install(
         let mut reader = Reader { body, buffer: BytesMut::new(), ended: false };
         let catalog = receive(&node, &mut reader, generation).await?;
         // The old partitions let go of their files before the new ones take over.
-        close_all(&node).await;
+        close_partitions(&node).await;
         let catalog = Arc::new(catalog);
         node.generation.store(generation, Ordering::Release);
         let durable = Durable { catalog: catalog.clone(), covered: Some(at) };
@@ -225,17 +225,6 @@ async fn clear(node: &Arc<Node>, catalog: &Catalog, generation: u64) -> Result<(
             .try_for_each(|partition| node_for_job.remove_files(&dir.join(partition_name(partition))))
     };
     node.workers.run(job).await.map_err(MachineFault::new)
-}
-
-async fn close_all(node: &Node) {
-    let slots = node.all_slots();
-    for slot in &slots {
-        slot.close();
-    }
-    for slot in slots {
-        let mut state = slot.state.subscribe();
-        let _ = state.wait_for(|state| *state == PartitionState::Closed).await;
-    }
 }
 
 /// Takes bytes from the pieces of a snapshot.

@@ -44,6 +44,7 @@ enum End {
 
 async fn drive(node: &Arc<Node>, slot: &Arc<Slot>) {
     if !await_catalog(node, slot).await {
+        slot.state.send_replace(PartitionState::Closed);
         return;
     }
     let mut first = true;
@@ -127,7 +128,7 @@ fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<PartitionStat
     // A partition that is opened again may have lost outcomes that it had not written yet, and its queue with them.
     let fresh = was_begun || (first && reach.is_none());
     if !fresh {
-        let kept = node.replicator().progress().borrow().first_kept.unwrap_or(LogIndex::FIRST);
+        let kept = node.first_kept();
         slot.detach_from(reach.map_or(kept, |reach| reach.index.max(kept)));
     }
     report(slot, &partition);
@@ -226,7 +227,7 @@ async fn catch_up(node: &Arc<Node>, slot: &Arc<Slot>, from: LogIndex) -> Result<
     slot.state.send_replace(PartitionState::CatchingUp);
     // Not beyond a mark: what is applied there has to be exactly what is in front of it.
     let end = slot.next_mark().and_then(LogIndex::next).unwrap_or(LogIndex::MAX);
-    let entries = match node.replicator().entries(from, end, CATCH_UP_BYTES).await {
+    let entries = match node.await_replicator().await.entries(from, end, CATCH_UP_BYTES).await {
         Ok(entries) => entries,
         Err(EntriesError::NotYet(_)) => Vec::new(),
         Err(error) => return Err(End::Failed(with_causes(&error))),

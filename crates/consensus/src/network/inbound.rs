@@ -6,6 +6,7 @@
 //!
 //! Must not know: how messages travel.
 
+use std::fmt::Display;
 use std::future::ready;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ impl Reception {
         Err(LinkError::Refused { node, reason })
     }
 
-    fn refused(&self, reason: impl ToString) -> LinkError {
+    fn refused(&self, reason: &dyn Display) -> LinkError {
         LinkError::Refused { node: self.identity.node, reason: reason.to_string().into() }
     }
 
@@ -56,17 +57,17 @@ impl Reception {
         match request {
             Request::Vote(request) => {
                 let voted = self.raft.vote(raft::raft_vote_request(request)).await;
-                voted.map(|voted| raft::vote_response(&voted)).map_err(|error| self.refused(error))
+                voted.map(|voted| raft::vote_response(&voted)).map_err(|error| self.refused(&error))
             }
             Request::PreVote(request) => {
                 let voted = self.raft.pre_vote(raft::raft_vote_request(request)).await;
-                voted.map(|voted| raft::vote_response(&voted)).map_err(|error| self.refused(error))
+                voted.map(|voted| raft::vote_response(&voted)).map_err(|error| self.refused(&error))
             }
             Request::TransferLeader { from, to, last } => {
                 let (from, last) = (raft::raft_vote(from), last.map(raft::raft_log_id));
                 let handled =
                     self.raft.handle_transfer_leader(TransferLeaderRequest::new(from, to, last)).await;
-                let handled = handled.map_err(|error| self.refused(error))?;
+                let handled = handled.map_err(|error| self.refused(&error))?;
                 Ok(Response::TransferLeader { accepted: handled.is_ok() })
             }
         }
@@ -109,7 +110,7 @@ impl Inbound for Reception {
             let answers = raft::seeded(this.seed, async move { raft.stream_append(requests).boxed() }).await;
             let answers = answers.map(move |answer| match answer {
                 Ok(result) => Ok(raft::append_response(&result)),
-                Err(fatal) => Err(this.refused(fatal)),
+                Err(fatal) => Err(this.refused(&fatal)),
             });
             Ok(answers.boxed())
         })

@@ -79,18 +79,28 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// Takes in a whole stream and checks it. A file that an earlier attempt left behind is overwritten.
+    /// Takes in a whole stream and checks it. What is not whole is not kept.
     pub(crate) async fn receive(
         io: Arc<dyn Io>,
         dir: &Path,
-        mut stream: SnapshotStream,
+        stream: SnapshotStream,
     ) -> Result<Self, InstallError> {
         let path = dir.join(NAME);
-        let failed = |action| {
-            let path = path.clone();
-            move |source| InstallError::Io { action, path, source }
-        };
-        let file = io.open(&path, OpenMode::Create).map_err(failed("create"))?;
+        let received = Self::take_in(&io, &path, stream).await;
+        if received.is_err() {
+            // If it stays, the next one overwrites it.
+            let _ = io.remove(&path);
+        }
+        received
+    }
+
+    async fn take_in(
+        io: &Arc<dyn Io>,
+        path: &Path,
+        mut stream: SnapshotStream,
+    ) -> Result<Self, InstallError> {
+        let failed = |action| move |source| InstallError::Io { action, path: path.to_owned(), source };
+        let file = io.open(path, OpenMode::Create).map_err(failed("create"))?;
         let mut length = 0;
         while let Some(part) = stream.next().await {
             let part = part.map_err(InstallError::Sender)?;
@@ -98,7 +108,7 @@ impl Spool {
             length += part.len() as u64;
         }
         let (header, body_at) = read_header(&*file, length)?;
-        let spool = Self { io: io.clone(), path: path.clone(), file, body_at, header };
+        let spool = Self { io: io.clone(), path: path.to_owned(), file, body_at, header };
         spool.check(length)?;
         Ok(spool)
     }
@@ -206,4 +216,100 @@ impl SnapshotBody for Pieces {
 
 fn damaged(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use gapless_log::io::memory::MemoryIo;
+    use gapless_types::{GroupId, LogIndex};
+
+    use super::*;
+    use crate::format::control::Standing;
+    use crate::identity::{ClusterId, Identity, NodeId, Term};
+    use crate::members::Members;
+    use crate::message::EntryId;
+
+    struct Given(VecDeque<Bytes>);
+
+    impl SnapshotBody for Given {
+        fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, MachineFault>> {
+            Box::pin(std::future::ready(Ok(self.0.pop_front())))
+        }
+    }
+
+    fn header() -> SnapshotHeader {
+        let identity =
+            Identity { cluster: ClusterId::from_bytes([3; 16]), group: GroupId::FIRST, node: NodeId::new(1) };
+        let at = EntryId { term: Term::new(2), index: LogIndex::new(9) };
+        let members = Members::alone(NodeId::new(1), "here").unwrap();
+        let standing =
+            Standing { last: Some(at), members_at: Some(at), members, highest_node: NodeId::new(4) };
+        SnapshotHeader::new(&identity, standing)
+    }
+
+    fn disk() -> MemoryIo {
+        let io = MemoryIo::new();
+        io.create_dir(Path::new("node")).unwrap();
+        io
+    }
+
+    async fn parts(pieces: &[&[u8]]) -> Vec<Bytes> {
+        let body = Given(pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect());
+        stream_of(&header(), Box::new(body)).map(Result::unwrap).collect().await
+    }
+
+    async fn receive(bytes: &[u8]) -> Result<Spool, InstallError> {
+        // However the bytes are cut on their way.
+        let parts: Vec<_> = bytes.chunks(7).map(|part| Ok(Bytes::copy_from_slice(part))).collect();
+        Spool::receive(Arc::new(disk()), Path::new("node"), stream::iter(parts).boxed()).await
+    }
+
+    async fn body_of(spool: &Spool) -> Vec<u8> {
+        let (mut body, mut bytes) = (spool.body(), Vec::new());
+        while let Some(piece) = body.next().await.unwrap() {
+            bytes.extend_from_slice(&piece);
+        }
+        bytes
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_arrives_as_it_was_sent() {
+        let long = vec![5; MAX_SNAPSHOT_CHUNK_BYTES + 1];
+        for pieces in [vec![], vec![&b"first"[..], b"", b"second"], vec![&long[..], b"x"]] {
+            let sent = parts(&pieces).await;
+            assert!(sent.iter().all(|part| part.len() <= MAX_SNAPSHOT_CHUNK_BYTES + PIECE_PREFIX_BYTES));
+            let spool = receive(&sent.concat()).await.unwrap();
+            assert_eq!(spool.header, header());
+            assert_eq!(body_of(&spool).await, pieces.concat());
+            assert_eq!(body_of(&spool).await, pieces.concat(), "it can be read again");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_that_is_damaged_short_or_long_is_refused() {
+        let whole = parts(&[b"first", b"second"]).await.concat();
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            assert!(receive(&damaged).await.is_err(), "byte {at} flipped");
+            assert!(receive(&whole[..at]).await.is_err(), "{at} bytes arrived");
+        }
+        let long = [&whole[..], b"x"].concat();
+        assert!(matches!(receive(&long).await, Err(InstallError::Body("it goes on behind its end"))));
+    }
+
+    #[tokio::test]
+    async fn a_sender_that_breaks_off_is_told_from_damage_and_leaves_no_file() {
+        let io = disk();
+        let broken = stream::iter([Err(MachineFault::new("gone"))]).boxed();
+        let refused = Spool::receive(Arc::new(io.clone()), Path::new("node"), broken).await;
+        assert!(matches!(refused, Err(InstallError::Sender(_))));
+        assert!(io.list(Path::new("node")).unwrap().is_empty());
+        let whole = parts(&[b"first"]).await.concat();
+        let parts = stream::iter([Ok(Bytes::from(whole))]).boxed();
+        drop(Spool::receive(Arc::new(io.clone()), Path::new("node"), parts).await.unwrap());
+        assert!(io.list(Path::new("node")).unwrap().is_empty());
+    }
 }

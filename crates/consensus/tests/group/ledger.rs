@@ -25,6 +25,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// An empty ledger that takes entries with gaps between them.
+    #[allow(dead_code, reason = "for the storage suite alone")]
     pub(crate) fn with_gaps() -> Arc<Self> {
         Arc::new(Self { entries: Arc::default(), survives: Survives::default(), gaps_allowed: true })
     }

@@ -35,9 +35,9 @@ async fn open(io: &MemoryIo, survives: &Survives) -> Result<Node, OpenError> {
 async fn a_damaged_control_file_is_found_at_every_byte() {
     let (io, survives) = used_disk().await;
     let whole = io.bytes_of(Path::new(CONTROL)).unwrap();
-    for at in 0..whole.len() {
+    for (at, byte) in whole.iter().enumerate() {
         let damaged = io.fork();
-        damaged.overwrite(Path::new(CONTROL), at as u64, &[whole[at] ^ 0x10]).unwrap();
+        damaged.overwrite(Path::new(CONTROL), at as u64, &[byte ^ 0x10]).unwrap();
         let refused = open(&damaged, &survives).await;
         assert!(matches!(refused, Err(OpenError::ControlDamaged { .. })), "byte {at}: {refused:?}");
         let torn = io.fork();

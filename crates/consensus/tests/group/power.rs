@@ -2,13 +2,14 @@
 //! entry that was acknowledged is there afterwards, at the same index.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use gapless_consensus::Replicator;
+use gapless_consensus::{Refusal, Replicator};
 use gapless_log::io::faulty::{Crash, Fault, FaultyIo};
 use gapless_types::LogIndex;
 
-use crate::harness::{entry, open_alone};
+use crate::harness::{entry, eventually, leads, open_alone};
 use crate::ledger::{Ledger, Survives};
 
 /// What was acknowledged, and what the machine kept.
@@ -48,7 +49,7 @@ impl Life {
         let ledger = Ledger::new(&self.survives);
         let node = open_alone(Arc::new(disk.clone()), ledger.clone()).await;
         let node = node.unwrap_or_else(|error| panic!("{context}: {error:?}"));
-        crate::harness::leads(&node).await;
+        leads(&node).await;
         let entries = ledger.entries();
         for (index, entry) in &self.acknowledged {
             let found = entries.iter().find(|kept| kept.0 == index.get());
@@ -96,4 +97,40 @@ async fn a_failed_operation_ends_the_node_or_changes_nothing() {
         disk.restart(Crash::LoseAll);
         life.check(&disk, &format!("operation {number} fails")).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_is_waited_for_and_then_ends_the_node_with_everything_acknowledged_kept() {
+    let (disk, mut life) = (FaultyIo::new(1), Life::default());
+    let ledger = Ledger::new(&life.survives);
+    let node = open_alone(Arc::new(disk.clone()), ledger.clone()).await.unwrap();
+    leads(&node).await;
+    // Nothing more is given out, so that the next segment finds no room.
+    disk.set_capacity(Some(0));
+    let propose = |number: u64| {
+        let bytes = Bytes::from(vec![u8::try_from(number).unwrap(); 50_000]);
+        (bytes.clone(), node.propose(bytes))
+    };
+    let tickets: Vec<_> = (0..12).map(propose).collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(ledger.proposals().len() < 12, "some wait for room");
+    disk.set_capacity(None);
+    for (bytes, ticket) in tickets {
+        life.acknowledged.push((ticket.await.unwrap(), bytes));
+    }
+    assert_eq!(ledger.proposals().len(), 12);
+
+    disk.set_capacity(Some(0));
+    let tickets: Vec<_> = (12..24).map(propose).collect();
+    eventually("the node gives up", || node.leadership().borrow().stopped.is_some()).await;
+    for (bytes, ticket) in tickets {
+        match ticket.await {
+            Ok(index) => life.acknowledged.push((index, bytes)),
+            Err(refusal) => assert!(matches!(refusal, Refusal::Unknown | Refusal::Stopped), "{refusal}"),
+        }
+    }
+    assert_eq!(node.propose(entry(0)).await, Err(Refusal::Stopped));
+    node.kill().await;
+    disk.set_capacity(None);
+    life.check(&disk, "after a full disk").await;
 }

@@ -122,14 +122,6 @@ async fn a_node_that_was_away_too_long_gets_a_snapshot() {
     })
     .await;
     cluster.start(away).await;
-    for _ in 0..20 {
-        for _ in 0..3000 { tokio::task::yield_now().await; }
-        for node in [leader, away] {
-            let e = cluster.engine(node);
-            println!("DBG {node} {:?} {:?} {:?}", e.alarms(), *e.replicator().progress().borrow(), e.replicator().leadership().borrow().stopped);
-            println!("DBG {:?}", e.partitions().iter().map(|p| (p.state.clone(), p.marks.applied)).collect::<Vec<_>>());
-        }
-    }
     cluster.agree().await;
     assert_eq!(cluster.engine(away).replicator().statistics().snapshots_installed, 1);
     // It is a full member: it survives a restart, and can lead.

@@ -1,0 +1,160 @@
+//! What agreement costs a group of one: the same entries through consensus and into the bare log, with as many in flight.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use clap::Args;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use gapless_consensus::network::Nobody;
+use gapless_consensus::{
+    ClusterId, Committed, Config, Identity, Machine, MachineFault, Members, Node, NodeId, Replicator,
+    SnapshotBody, SnapshotSource, Start,
+};
+use gapless_log::io::real::RealIo;
+use gapless_log::{Log, Options};
+use gapless_types::{GroupId, LogIndex};
+
+use crate::cli::default_directory;
+use crate::machine::Machine as Computer;
+use crate::report::{right_aligned, table};
+use crate::samples::Spread;
+
+const ENTRY_BYTES: usize = 256;
+
+#[derive(Debug, Args)]
+pub(crate) struct ConsensusArguments {
+    /// Fewer entries and rounds
+    #[arg(long)]
+    quick: bool,
+    /// Directory on the disk to measure [default: bench in the target directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// One run: entries per second, and syncs per entry.
+struct Run {
+    rate: f64,
+    syncs: f64,
+}
+
+pub(crate) fn run(arguments: &ConsensusArguments) -> Result<()> {
+    let directory = arguments.dir.clone().unwrap_or_else(default_directory);
+    std::fs::create_dir_all(&directory).context("make the directory of the benchmark")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
+    let rounds = if arguments.quick { 3 } else { 7 };
+    let mut figures = table([
+        "in flight",
+        "log, entries/s",
+        "consensus, entries/s",
+        "ratio",
+        "log, syncs/entry",
+        "consensus, syncs/entry",
+    ]);
+    for in_flight in [1, 16, 64, 256, 1024] {
+        let entries = if arguments.quick { 300 } else { 1000 } * in_flight.min(64);
+        let (mut bare, mut agreed) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            // One after the other in each round, so that both see the same minute of the machine.
+            bare.push(runtime.block_on(append(&directory, entries, in_flight))?);
+            agreed.push(runtime.block_on(propose(&directory, entries, in_flight))?);
+        }
+        let ratio = Spread::of(agreed.iter().zip(&bare).map(|(agreed, bare)| agreed.rate / bare.rate));
+        let median = |runs: &[Run], figure: fn(&Run) -> f64| Spread::of(runs.iter().map(figure)).median;
+        figures.add_row([
+            in_flight.to_string(),
+            format!("{:.0}", median(&bare, |run| run.rate)),
+            format!("{:.0}", median(&agreed, |run| run.rate)),
+            format!("{:.2} ({:.2} to {:.2})", ratio.median, ratio.lowest, ratio.highest),
+            format!("{:.3}", median(&bare, |run| run.syncs)),
+            format!("{:.3}", median(&agreed, |run| run.syncs)),
+        ]);
+    }
+    let mut output = io::stdout().lock();
+    writeln!(output, "{}", Computer::of(&directory)?.line())?;
+    writeln!(output, "{}", right_aligned(figures, [0, 1, 2, 3, 4, 5]))?;
+    Ok(())
+}
+
+/// Keeps so many of `start`'s results in flight until there were `count`.
+async fn keep_in_flight<F, E>(
+    count: usize,
+    in_flight: usize,
+    mut start: impl FnMut() -> Result<F>,
+) -> Result<()>
+where
+    F: Future<Output = Result<(), E>>,
+    anyhow::Error: From<E>,
+{
+    let mut waiting = FuturesUnordered::new();
+    for started in 0..count {
+        if started >= in_flight {
+            waiting.next().await.context("something is in flight")??;
+        }
+        waiting.push(start()?);
+    }
+    while let Some(done) = waiting.next().await {
+        done?;
+    }
+    Ok(())
+}
+
+async fn append(directory: &Path, count: usize, in_flight: usize) -> Result<Run> {
+    let directory = tempfile::tempdir_in(directory)?;
+    let (log, _) = Log::open(Arc::new(RealIo), directory.path(), Options::replicated())?;
+    let entry = [Bytes::from(vec![7; ENTRY_BYTES])];
+    log.append_next(&entry)?.await?;
+    let (before, start) = (log.statistics().syncs, Instant::now());
+    keep_in_flight(count, in_flight, || Ok(log.append_next(&entry)?)).await?;
+    let run = measured(count, start, log.statistics().syncs - before);
+    log.close()?;
+    Ok(run)
+}
+
+async fn propose(directory: &Path, count: usize, in_flight: usize) -> Result<Run> {
+    let directory = tempfile::tempdir_in(directory)?;
+    let node = NodeId::new(1);
+    let identity = Identity { cluster: ClusterId::from_bytes([1; 16]), group: GroupId::FIRST, node };
+    let start = Start::Found(Members::alone(node, "here")?);
+    let config = Config::new(identity, directory.path(), start);
+    let node = Node::open(Arc::new(RealIo), Arc::new(Nobody), Arc::new(Idle), config).await?;
+    node.leadership().wait_for(|now| now.is_ready()).await?;
+    let entry = Bytes::from(vec![7; ENTRY_BYTES]);
+    let (before, start) = (node.statistics().log.syncs, Instant::now());
+    let proposed = || {
+        let ticket = node.propose(entry.clone());
+        Ok(async move { ticket.await.map(|_| ()) })
+    };
+    keep_in_flight(count, in_flight, proposed).await?;
+    let run = measured(count, start, node.statistics().log.syncs - before);
+    node.close().await?;
+    Ok(run)
+}
+
+fn measured(count: usize, start: Instant, syncs: u64) -> Run {
+    let count = count as f64;
+    Run { rate: count / start.elapsed().as_secs_f64(), syncs: syncs as f64 / count }
+}
+
+/// A machine that does nothing.
+struct Idle;
+
+impl Machine for Idle {
+    fn dispatch(&self, _: Committed) {}
+
+    fn resume_after(&self) -> Option<LogIndex> {
+        None
+    }
+
+    fn snapshot(&self, _: LogIndex) -> BoxFuture<'static, Result<Arc<dyn SnapshotSource>, MachineFault>> {
+        Box::pin(async { Err(MachineFault::new("it has nothing")) })
+    }
+
+    fn install(&self, _: LogIndex, _: Box<dyn SnapshotBody>) -> BoxFuture<'static, Result<(), MachineFault>> {
+        Box::pin(async { Err(MachineFault::new("it has nothing")) })
+    }
+}
