@@ -151,6 +151,24 @@ fn a_partition_without_a_checkpoint_or_without_anything_is_sound() {
 }
 
 #[test]
+fn a_store_that_is_gone_is_no_difference_and_a_log_that_is_gone_is_no_partition() {
+    let disk = MemoryIo::new();
+    let outcomes = stopped(&disk);
+    let copy = MemoryIo::new();
+    copy.create_dir(&Path::new(DIR).join("log")).unwrap();
+    for (path, bytes) in files(&disk).into_iter().filter(|(path, _)| path.starts_with("partition/log")) {
+        let file = copy.open(&path, gapless_log::io::OpenMode::Create).unwrap();
+        gapless_log::io::write_all_at(&*file, &bytes, 0).unwrap();
+    }
+    let without_store = verified(&copy);
+    assert!(without_store.is_sound(), "{without_store:?}");
+    assert_eq!((without_store.outcomes, without_store.store), (outcomes, StoreCheck::Empty));
+    let empty = MemoryIo::new();
+    empty.create_dir(&Path::new(DIR).join("log")).unwrap();
+    assert!(matches!(try_verify(&empty), Err(VerifyError::NoLog)));
+}
+
+#[test]
 fn a_partition_that_somebody_has_open_is_left_alone() {
     let disk = MemoryIo::new();
     let _bench = Bench::on(Arc::new(disk.clone()), options());
