@@ -239,12 +239,14 @@ fn rows_that_are_missing_or_too_many_are_named() {
     assert_eq!(difference.what, "the index row of an event of workspace 1 that should not be there");
 }
 
+type Change = fn(&mut Header<'_>);
+
 #[test]
 fn a_forged_log_is_found_by_its_own_numbers() {
     let disk = MemoryIo::new();
     stopped(&disk);
     let target = find(&disk, 100, |header| header.kind == OutcomeKind::Event && !header.numbers.is_empty());
-    let cases: [(&str, fn(&mut Header<'_>)); 7] = [
+    let cases: [(&str, Change); 7] = [
         ("workspace offset", |header| header.workspace_offset = WorkspaceOffset::new(77)),
         ("client sequence", |header| header.client_sequence = None),
         ("number", |header| header.numbers[0].1 += 1),

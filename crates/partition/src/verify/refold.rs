@@ -316,7 +316,7 @@ impl<'a> Check<'_, 'a> {
         let request =
             Request { workspace: header.workspace, client: header.client, key, digest: &header.digest };
         let store = refold.store.lock();
-        Ok(match idempotency::recall(&store, &context.rule(), header.time, &request)? {
+        Ok(match idempotency::recall(&store, &context.memory(), header.time, &request)? {
             Recalled::New => Recall::New,
             Recalled::Decided(row) => Recall::Decided(row.offset.get()),
             Recalled::Reused(_) => Recall::Reused,
@@ -330,10 +330,7 @@ impl<'a> Check<'_, 'a> {
         }
         let definition =
             Definition::decode(self.stored.body).map_err(|malformed| self.malformed(malformed))?;
-        let schema = match &self.refold.schema {
-            Some(schema) => schema.redefine(definition),
-            None => Schema::first(definition),
-        };
+        let schema = Schema::after(self.refold.schema.as_ref(), definition, self.header.time);
         schema.map(Some).map_err(|reasons| {
             let reasons = reasons.join("; ");
             self.differs(None, format!("a definition that should have been refused: {reasons}"))

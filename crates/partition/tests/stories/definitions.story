@@ -356,7 +356,7 @@ sequences c 65000
 sequences d 65000
 ----
 definition refused
-  with the ids of all names it has 8840127 bytes; the most are 8388608
+  with the ids of all names it has 8840135 bytes; the most are 8388608
 
 define shop
 sequences a 65000
