@@ -13,6 +13,7 @@ use crate::bars::{Bar, Limit, Unit};
 use crate::cli::default_directory;
 use crate::machine::Machine;
 use crate::memory::{peak_bytes, reset_peak};
+use crate::partition_evidence::{self, Evidence, Proofs};
 use crate::partition_feed::{Feed, Order, Shape};
 use crate::report::{bars_table, right_aligned, show, table};
 use crate::samples::Spread;
@@ -43,9 +44,16 @@ struct Effort {
     histories: [u64; 2],
     openings: usize,
     workspaces: u64,
+    keys: u64,
+    leaves: u64,
 }
 
 impl Effort {
+    fn evidence(&self) -> partition_evidence::Effort {
+        let Self { events, rounds, keys, leaves, .. } = *self;
+        partition_evidence::Effort { events, rounds, keys, leaves }
+    }
+
     fn of(quick: bool) -> Self {
         match quick {
             true => Self {
@@ -54,6 +62,8 @@ impl Effort {
                 histories: [20_000, 500_000],
                 openings: 5,
                 workspaces: 100_000,
+                keys: 300_000,
+                leaves: 100_000,
             },
             false => Self {
                 events: 200_000,
@@ -61,6 +71,8 @@ impl Effort {
                 histories: [100_000, 10_000_000],
                 openings: 9,
                 workspaces: 1_000_000,
+                keys: 10_000_000,
+                leaves: 1_000_000,
             },
         }
     }
@@ -100,6 +112,7 @@ struct Report {
     applies: Vec<Applies>,
     restarts: Vec<Restart>,
     memory: Memory,
+    evidence: Evidence,
     bars: Vec<Bar>,
 }
 
@@ -127,8 +140,10 @@ pub(crate) fn run(arguments: &PartitionArguments) -> Result<()> {
         say(&format!("restart after {events} events"))?;
         restarts.push(measure_restart(&directory, events, effort.openings)?);
     }
-    let bars = bars(&applies, &restarts, &memory);
-    let report = Report { machine, quick: arguments.quick, applies, restarts, memory, bars };
+    let evidence = Evidence::measure(&directory, effort.evidence(), &mut say)?;
+    let mut bars = bars(&applies, &restarts, &memory);
+    bars.extend(evidence.bars());
+    let report = Report { machine, quick: arguments.quick, applies, restarts, memory, evidence, bars };
     let json = arguments.json.clone().unwrap_or_else(|| default_directory().join("partition.json"));
     let mut text = serde_json::to_vec_pretty(&report)?;
     text.push(b'\n');
@@ -246,7 +261,51 @@ impl Report {
             "{events} events in {workspaces} workspaces with a ceiling of {ceiling_bytes} bytes: at most {growth_bytes} \
              more resident\n"
         )?;
+        self.write_evidence(output)?;
         writeln!(output, "{}", bars_table(&self.bars))?;
+        Ok(())
+    }
+}
+
+impl Report {
+    fn write_evidence(&self, output: &mut impl Write) -> Result<()> {
+        writeln!(output, "A plain event with so many idempotency keys in the window\n")?;
+        let mut windows = table(["keys", "us of a core", "resident MiB at most", "ceiling MiB"]);
+        for row in &self.evidence.windows {
+            windows.add_row([
+                row.keys.to_string(),
+                show(Unit::Microseconds, row.cpu_microseconds),
+                (row.resident_bytes / MIB).to_string(),
+                (row.ceiling_bytes / MIB).to_string(),
+            ]);
+        }
+        writeln!(output, "{}\n", right_aligned(windows, [0, 1, 2, 3]))?;
+        writeln!(output, "Trust levels, in turn within a round: us of a core\n")?;
+        let mut levels = table(["event", "level 0", "level 2", "throughput of 0 / of 2"]);
+        for row in &self.evidence.trust {
+            levels.add_row([
+                row.shape.clone(),
+                show(Unit::Microseconds, row.level_0),
+                show(Unit::Microseconds, row.level_2),
+                show(Unit::Ratio, row.throughput),
+            ]);
+        }
+        writeln!(output, "{}\n", right_aligned(levels, [1, 2, 3]))?;
+        let Proofs { leaves, bytes_of_a_leaf, .. } = self.evidence.proofs;
+        writeln!(output, "Proofs in a workspace of {leaves} events: us of a core\n")?;
+        let mut proofs = table(["work", "us"]);
+        let rows = &self.evidence.proofs;
+        for (work, figure) in [
+            (format!("hash of a leaf of {bytes_of_a_leaf} bytes"), rows.hash_of_a_leaf),
+            ("root of any size".to_owned(), rows.root),
+            ("inclusion proof".to_owned(), rows.inclusion),
+            ("consistency proof".to_owned(), rows.consistency),
+            ("verify an inclusion".to_owned(), rows.verify_inclusion),
+            ("verify a consistency".to_owned(), rows.verify_consistency),
+        ] {
+            proofs.add_row([work, show(Unit::Microseconds, figure)]);
+        }
+        writeln!(output, "{}\n", right_aligned(proofs, [1]))?;
         Ok(())
     }
 }
