@@ -230,7 +230,7 @@ fn every_bit_of_a_tile_counts() {
             }
             Entry::Event(_, at) => {
                 assert!(!Claim::of(&view, workspace(1), offset(at), head).holds(), "{entry}, bit {bit}");
-                let beside = if at == EVENTS { at } else { (at - 1 ^ 1) + 1 };
+                let beside = if at == EVENTS { at } else { ((at - 1) ^ 1) + 1 };
                 assert!(!Claim::of(&view, workspace(1), offset(beside), head).holds(), "{entry}, bit {bit}");
             }
             Entry::Outcome(_) | Entry::Record(..) => unreachable!(),

@@ -233,7 +233,9 @@ impl Ledger {
         let mut known: BTreeSet<u64> = space.records.keys().copied().collect();
         let mut raw_seen = BTreeSet::new();
         let mut numbers = Vec::new();
-        let mut exhausted = ids.iter().any(|(_, id)| *id > LAST_RECORD);
+        // The first number that there is not, of each sequence that the write takes; refused once all else was found right.
+        let mut exhausted: Vec<(&str, Option<u16>)> = Vec::new();
+        let mut order: Vec<&str> = Vec::new();
         for (at, operation) in write.operations.iter().enumerate() {
             let refused = |code| No { operation: u16::try_from(at).ok(), ..plain(code) };
             let invalid = refused(RefusalCode::InvalidRecord);
@@ -279,26 +281,33 @@ impl Ledger {
                 Operation::NextNumber { sequence } => {
                     let first = self.kinds[write.kind].get(*sequence);
                     let first = *first.ok_or(refused(RefusalCode::UnknownSequence))?;
+                    if !order.contains(sequence) {
+                        order.push(sequence);
+                    }
                     let last = space.numbers.get(*sequence).copied();
                     match last.map_or(Some(first), |last| last.checked_add(1)) {
                         Some(number) => {
                             space.numbers.insert((*sequence).to_owned(), number);
                             numbers.push(((*sequence).to_owned(), number));
                         }
-                        // Refused once everything else has been found right.
-                        None => exhausted = true,
+                        None if exhausted.iter().all(|(known, _)| known != sequence) => {
+                            exhausted.push((sequence, u16::try_from(at).ok()));
+                        }
+                        None => {}
                     }
                 }
             }
         }
         references(write, &raw_seen)?;
-        if exhausted {
-            let records = ids.iter().any(|(_, id)| *id > LAST_RECORD);
-            return Err(plain(if records {
-                RefusalCode::InvalidRecord
-            } else {
-                RefusalCode::UnknownSequence
-            }));
+        if let Some((raw, _)) = ids.iter().find(|(_, id)| *id > LAST_RECORD) {
+            let creates = |operation: &Operation<'_>| matches!(operation, Operation::CreateRecord { id: NewId::Raw(id), .. } if id == raw);
+            let operation = write.operations.iter().position(creates).and_then(|at| u16::try_from(at).ok());
+            return Err(No { operation, ..plain(RefusalCode::InvalidRecord) });
+        }
+        // Sequences are asked in the order in which the write names them first.
+        let of = |sequence: &&str| exhausted.iter().find(|(known, _)| known == sequence);
+        if let Some((_, operation)) = order.iter().find_map(of) {
+            return Err(No { operation: *operation, ..plain(RefusalCode::UnknownSequence) });
         }
         store_records(write, space, &ids, offset);
         space.events.push(self.offset);
