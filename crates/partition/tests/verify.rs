@@ -208,6 +208,7 @@ fn every_row_of_the_store_counts_and_the_outcome_of_a_changed_one_is_named() {
         let verified = verified(&disk);
         let difference = verified.first_difference.clone().unwrap_or_else(|| panic!("{space:?} {key:?}"));
         assert_eq!(difference.place, Place::Store);
+        assert!(!verified.is_sound());
         let StoreCheck::Compared { differing, .. } = verified.store else { panic!("{verified:?}") };
         assert_eq!(differing, 1, "{difference}");
         match kind {
@@ -223,6 +224,27 @@ fn every_row_of_the_store_counts_and_the_outcome_of_a_changed_one_is_named() {
     }
     assert_eq!(kinds.len(), 10, "every kind of row was changed: {kinds:?}");
     assert!(changed > 60, "{changed} rows were changed");
+}
+
+#[test]
+fn numbers_that_are_too_low_or_too_high_are_named() {
+    let disk = MemoryIo::new();
+    stopped(&disk);
+    // The events of workspace 1: kind 3, namespace 7, workspace 1, sequence 1.
+    let key = [&[3, 0, 0, 0, 7][..], &1_u64.to_be_bytes(), &[0, 1]].concat();
+    let last = |store: &Store| u64::from_le_bytes(store.get(&key).unwrap().unwrap()[..].try_into().unwrap());
+    for change in [|number: u64| number - 1, |number| number + 1, |_| 0, |_| u64::MAX] {
+        let disk = disk.fork();
+        let mut other = 0;
+        change_store(&disk, |store, batch| {
+            other = change(last(store));
+            batch.put(&key, &other.to_le_bytes()).unwrap();
+        });
+        let verified = verified(&disk);
+        let difference = verified.first_difference.clone().unwrap_or_else(|| panic!("{other}"));
+        assert_eq!(difference.what, format!("number {other} of sequence 1 of workspace 1"));
+        assert!(!verified.is_sound());
+    }
 }
 
 #[test]
