@@ -416,3 +416,18 @@ fn numbers_that_lag_behind_the_checkpoint_are_no_difference() {
     let StoreCheck::Compared { checkpoint, .. } = verified.store else { panic!("{verified:?}") };
     assert!(Offset::new(checkpoint.get()) < Offset::new(COMMANDS as u64));
 }
+
+#[test]
+fn a_log_without_its_start_cannot_be_verified_and_says_so() {
+    let disk = MemoryIo::new();
+    let outcomes = stopped(&disk);
+    for first in [2, outcomes + 1] {
+        let disk = disk.fork();
+        let dir = Path::new(DIR).join("log");
+        let (log, _) = Log::open(Arc::new(disk.clone()), &dir, options().log).unwrap();
+        log.release_to(Position::new(first)).unwrap().wait().unwrap();
+        log.close().unwrap();
+        let refused = try_verify(&disk);
+        assert!(matches!(refused, Err(VerifyError::Released(found)) if found == first), "{refused:?}");
+    }
+}
