@@ -16,7 +16,7 @@ use fastrand::Rng;
 use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
 use gapless_partition::{AtCap, Condition, Definition, NewId, Operation, Outcome, RefusalCode, Write};
-use gapless_store::{Batch, BucketId, Store, Synced};
+use gapless_store::{Batch, BucketId, Offset, Space, Store, Synced};
 use harness::{
     Bench, DIR, define_command, definition, event, idempotency_key, options, workspace, write_command,
 };
@@ -237,6 +237,45 @@ fn a_bucket_that_came_back_changes_no_outcome() {
         assert_eq!(bench.apply(command.clone()), other.apply(command), "key {key}");
     }
     assert_eq!(bench.digest(), other.digest(), "the bucket is dropped again");
+}
+
+/// A snapshot is the rows of a view; a replica that starts from one, and from the log behind it, knows every key.
+#[test]
+fn the_window_is_part_of_a_snapshot() {
+    let disk = Arc::new(MemoryIo::new());
+    let mut bench = Bench::on(disk.clone(), options());
+    bench.apply(define_command(&short_window()));
+    let first = bench.apply(write_command(1, &order()));
+    let refused = bench.apply(write_command(2, &Write { expected_offset: Some(9), ..event(1) }));
+    for key in 3..60 {
+        bench.time += 15;
+        bench.apply(write_command(key, &event(2)));
+    }
+    let view = bench.partition().view().unwrap();
+    let mut batch = Batch::new();
+    for row in view.rows() {
+        match row.unwrap() {
+            (Space::Main, key, value) => batch.put(&key, &value).unwrap(),
+            (Space::Bucket(bucket), key, value) => batch.put_in(bucket, &key, &value).unwrap(),
+        }
+    }
+    let offset = Offset::new(view.applied().unwrap().get());
+    drop(view);
+    bench.partition().sync().unwrap();
+    bench.stop();
+    // The same log, and another store, made of nothing but these rows.
+    Store::discard(disk.clone(), format!("{DIR}/store")).unwrap();
+    let (mut store, _) =
+        Store::open(disk, format!("{DIR}/store"), options().store, &options().budget).unwrap();
+    store.apply(&batch).unwrap();
+    store.checkpoint(offset, Synced::by_a_sync_up_to(offset)).unwrap();
+    drop(store);
+    assert_eq!(bench.open().folded, 0);
+    assert_eq!(first_of(bench.apply(write_command(1, &order()))), first);
+    let again = bench.apply(write_command(2, &Write { expected_offset: Some(9), ..event(1) }));
+    assert_eq!(first_of(again), refused);
+    bench.time += WINDOW;
+    assert!(matches!(bench.apply(write_command(1, &order())), Outcome::Committed(_)));
 }
 
 /// The key of a row in a bucket, as `docs/format.md` has it.
