@@ -7,7 +7,10 @@ FILE is a JSON array. Numbers are integers, hashes are 64 hexadecimal digits:
 
     {"kind": "inclusion", "leaf_hash": H, "index": N, "size": N, "root": H, "proof": [H, ...]}
     {"kind": "consistency", "old_size": N, "old_root": H, "new_size": N, "new_root": H, "proof": [H, ...]}
+    {"kind": "block", "event": X, "header": X, "size": N, "root": H, "proof": [H, ...], "consistency": [H, ...]}
 
+A block is all that a client can know of an event: its record of the partition log and the header that was kept of it, both in
+hexadecimal, held against a later head (size and root) by a proof of inclusion and one of consistency.
 Instead of "leaf_hash" an inclusion may have "leaf": the bytes of the leaf in hexadecimal, which are then hashed here.
 
 Prints one line for each and exits with 0 if all of them hold, with 1 if one does not, and with 2 if FILE cannot be read.
@@ -103,6 +106,28 @@ def check_consistency(old_size, old_root, new_size, new_root, proof):
         raise Wrong("the proof leads to another root")
 
 
+def number_at(data, place):
+    return int.from_bytes(data[place : place + 8], "little")
+
+
+def check_block(event, header, size, root, proof, consistency):
+    """The layouts are those of docs/format.md: the record of an event, and the block header."""
+    if len(header) != 89 or header[0] != 1:
+        raise Wrong("that is no block header of version 1")
+    if len(event) < 112 or event[0] != 1 or event[1] != 1:
+        raise Wrong("that is no event of version 1")
+    leaf, height = header[9:41], number_at(header, 1)
+    if leaf_hash(event) != leaf:
+        raise Wrong("the event is not the one of the header")
+    for name, in_header, in_event in (("offset", 1, 48), ("time", 73, 32), ("log index", 81, 24)):
+        if number_at(header, in_header) != number_at(event, in_event):
+            raise Wrong(f"the header has another {name} than the event")
+    if height == 0:
+        raise Wrong("the first block has height 1")
+    check_inclusion(leaf, height - 1, size, root, proof)
+    check_consistency(height, header[41:73], size, root, consistency)
+
+
 def number_in(claim, name):
     value = claim.get(name)
     # A bool is an int in Python, and is no number here.
@@ -124,10 +149,10 @@ def hash_of(value, name):
     return data
 
 
-def proof_in(claim):
-    proof = claim.get("proof")
+def proof_in(claim, name="proof"):
+    proof = claim.get(name)
     if not isinstance(proof, list):
-        raise Wrong("proof is not an array")
+        raise Wrong(f"{name} is not an array")
     # No tree has more leaves than 2^64, so no proof has more hashes; this keeps the recursion short.
     if len(proof) > 65:
         raise Wrong("the proof has too many hashes")
@@ -143,6 +168,10 @@ def check(claim):
             leaf = hash_of(claim.get("leaf_hash"), "leaf_hash")
         index, size = number_in(claim, "index"), number_in(claim, "size")
         check_inclusion(leaf, index, size, hash_of(claim.get("root"), "root"), proof_in(claim))
+    elif claim["kind"] == "block":
+        event, header = bytes_of(claim.get("event"), "event"), bytes_of(claim.get("header"), "header")
+        size, root = number_in(claim, "size"), hash_of(claim.get("root"), "root")
+        check_block(event, header, size, root, proof_in(claim), proof_in(claim, "consistency"))
     else:
         old, new = number_in(claim, "old_size"), number_in(claim, "new_size")
         old_root, new_root = hash_of(claim.get("old_root"), "old_root"), hash_of(claim.get("new_root"), "new_root")
@@ -150,10 +179,12 @@ def check(claim):
 
 
 def title(claim):
-    if not isinstance(claim, dict) or claim.get("kind") not in ("inclusion", "consistency"):
+    if not isinstance(claim, dict) or claim.get("kind") not in ("inclusion", "consistency", "block"):
         return None
     if claim["kind"] == "inclusion":
         return f"inclusion of leaf {claim.get('index')} in {claim.get('size')}"
+    if claim["kind"] == "block":
+        return f"block in {claim.get('size')}"
     return f"consistency of {claim.get('old_size')} with {claim.get('new_size')}"
 
 
@@ -175,7 +206,7 @@ def main(arguments):
         about = title(claim)
         try:
             if about is None:
-                raise Wrong("neither an inclusion nor a consistency")
+                raise Wrong("neither an inclusion nor a consistency nor a block")
             check(claim)
             print(f"{place} {about}: ok")
         except Wrong as reason:

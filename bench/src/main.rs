@@ -19,6 +19,7 @@ mod machine;
 mod memory;
 mod our_log;
 mod our_store;
+mod partition_evidence;
 mod partition_feed;
 mod partition_suite;
 mod raw_loop;

@@ -11,8 +11,8 @@ use fastrand::Rng;
 use gapless_log::io::Io;
 use gapless_log::io::real::RealIo;
 use gapless_partition::{
-    Command, Condition, Definition, NewId, Opened, Operation, Options, Outcome, Partition, Record, Value,
-    Write,
+    Command, Condition, Definition, NewId, Opened, Operation, Options, Outcome, Partition, Record,
+    TrustLevel, Value, View, Write,
 };
 use gapless_store::Budget;
 use gapless_types::{IdempotencyKey, LogIndex, Name, NamespaceId, PartitionId, PartitionIndex, WorkspaceId};
@@ -58,6 +58,16 @@ pub(crate) struct Feed {
 impl Feed {
     /// Opens the partition in a directory, with this much memory for rows that no checkpoint has yet and for blocks.
     pub(crate) fn open(dir: &Path, memtable_bytes: u64, cache_bytes: u64) -> Result<(Self, Opened)> {
+        Self::open_at(dir, memtable_bytes, cache_bytes, TrustLevel::default())
+    }
+
+    /// The same; a new partition gets this trust level.
+    pub(crate) fn open_at(
+        dir: &Path,
+        memtable_bytes: u64,
+        cache_bytes: u64,
+        level: TrustLevel,
+    ) -> Result<(Self, Opened)> {
         let io: Arc<dyn Io> = Arc::new(RealIo);
         let mut options = Options::new();
         options.budget = Budget::new(memtable_bytes, cache_bytes);
@@ -72,13 +82,13 @@ impl Feed {
             seen: HashSet::new(),
         };
         if count == 0 {
-            feed.define()?;
+            feed.define(level)?;
         }
         Ok((feed, opened))
     }
 
-    fn define(&mut self) -> Result<()> {
-        let definition = Definition::new(Name::new("bench")?, NonZeroU16::MIN);
+    fn define(&mut self, trust_level: TrustLevel) -> Result<()> {
+        let definition = Definition { trust_level, ..Definition::new(Name::new("bench")?, NonZeroU16::MIN) };
         self.command.clear();
         Command::encode_definition(&definition, &mut self.command);
         match self.apply()? {
@@ -111,6 +121,16 @@ impl Feed {
             left -= piece;
         }
         Ok(took)
+    }
+
+    /// Everything that can be read.
+    pub(crate) fn view(&mut self) -> Result<View> {
+        Ok(self.partition.view()?)
+    }
+
+    /// Idempotency keys that are known.
+    pub(crate) fn known_keys(&self) -> u64 {
+        self.partition.known_keys()
     }
 
     /// A checkpoint, and all the merging that is due after it.
@@ -192,7 +212,7 @@ fn record(raw: u16) -> Operation<'static> {
     }
 }
 
-fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }

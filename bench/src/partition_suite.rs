@@ -13,6 +13,7 @@ use crate::bars::{Bar, Limit, Unit};
 use crate::cli::default_directory;
 use crate::machine::Machine;
 use crate::memory::{peak_bytes, reset_peak};
+use crate::partition_evidence::{self, Evidence, Proofs};
 use crate::partition_feed::{Feed, Order, Shape};
 use crate::report::{bars_table, right_aligned, show, table};
 use crate::samples::Spread;
@@ -49,6 +50,8 @@ enum Part {
     Applies,
     /// Opening again
     Restart,
+    /// Keys in the window, trust levels, hashes and proofs
+    Evidence,
 }
 
 struct Effort {
@@ -57,9 +60,16 @@ struct Effort {
     histories: [u64; 2],
     openings: usize,
     workspaces: u64,
+    keys: u64,
+    leaves: u64,
 }
 
 impl Effort {
+    fn evidence(&self) -> partition_evidence::Effort {
+        let Self { events, rounds, keys, leaves, .. } = *self;
+        partition_evidence::Effort { events, rounds, keys, leaves }
+    }
+
     fn of(quick: bool) -> Self {
         match quick {
             true => Self {
@@ -68,6 +78,8 @@ impl Effort {
                 histories: [20_000, 500_000],
                 openings: 5,
                 workspaces: 100_000,
+                keys: 300_000,
+                leaves: 100_000,
             },
             false => Self {
                 events: 200_000,
@@ -75,6 +87,8 @@ impl Effort {
                 histories: [100_000, 10_000_000],
                 openings: 9,
                 workspaces: 1_000_000,
+                keys: 10_000_000,
+                leaves: 1_000_000,
             },
         }
     }
@@ -114,6 +128,7 @@ struct Report {
     applies: Vec<Applies>,
     restarts: Vec<Restart>,
     memory: Option<Memory>,
+    evidence: Option<Evidence>,
     bars: Vec<Bar>,
 }
 
@@ -146,8 +161,13 @@ pub(crate) fn run(arguments: &PartitionArguments) -> Result<()> {
         say(&format!("restart after {events} events"))?;
         restarts.push(measure_restart(&directory, events, effort.openings)?);
     }
-    let bars = bars(&applies, &restarts, memory.as_ref());
-    let report = Report { machine, quick: arguments.quick, applies, restarts, memory, bars };
+    let mut evidence = None;
+    if asked(Part::Evidence) {
+        evidence = Some(Evidence::measure(&directory, effort.evidence(), &mut say)?);
+    }
+    let mut bars = bars(&applies, &restarts, memory.as_ref());
+    bars.extend(evidence.iter().flat_map(Evidence::bars));
+    let report = Report { machine, quick: arguments.quick, applies, restarts, memory, evidence, bars };
     report.write_tables(&mut io::stdout().lock())?;
     if arguments.only.is_some() {
         return Ok(());
@@ -271,7 +291,52 @@ impl Report {
                  {growth_bytes} more resident\n"
             )?;
         }
+        self.write_evidence(output)?;
         writeln!(output, "{}", bars_table(&self.bars))?;
+        Ok(())
+    }
+}
+
+impl Report {
+    fn write_evidence(&self, output: &mut impl Write) -> Result<()> {
+        let Some(evidence) = &self.evidence else { return Ok(()) };
+        writeln!(output, "A plain event with so many idempotency keys in the window\n")?;
+        let mut windows = table(["keys", "us of a core", "resident MiB at most", "ceiling MiB"]);
+        for row in &evidence.windows {
+            windows.add_row([
+                row.keys.to_string(),
+                show(Unit::Microseconds, row.cpu_microseconds),
+                (row.resident_bytes / MIB).to_string(),
+                (row.ceiling_bytes / MIB).to_string(),
+            ]);
+        }
+        writeln!(output, "{}\n", right_aligned(windows, [0, 1, 2, 3]))?;
+        writeln!(output, "Trust levels, in turn within a round: us of a core\n")?;
+        let mut levels = table(["event", "level 0", "level 2", "throughput of 0 / of 2"]);
+        for row in &evidence.trust {
+            levels.add_row([
+                row.shape.clone(),
+                show(Unit::Microseconds, row.level_0),
+                show(Unit::Microseconds, row.level_2),
+                show(Unit::Ratio, row.throughput),
+            ]);
+        }
+        writeln!(output, "{}\n", right_aligned(levels, [1, 2, 3]))?;
+        let Proofs { leaves, bytes_of_a_leaf, .. } = evidence.proofs;
+        writeln!(output, "Proofs in a workspace of {leaves} events: us of a core\n")?;
+        let mut proofs = table(["work", "us"]);
+        let rows = &evidence.proofs;
+        for (work, figure) in [
+            (format!("hash of a leaf of {bytes_of_a_leaf} bytes"), rows.hash_of_a_leaf),
+            ("root of any size".to_owned(), rows.root),
+            ("inclusion proof".to_owned(), rows.inclusion),
+            ("consistency proof".to_owned(), rows.consistency),
+            ("verify an inclusion".to_owned(), rows.verify_inclusion),
+            ("verify a consistency".to_owned(), rows.verify_consistency),
+        ] {
+            proofs.add_row([work, show(Unit::Microseconds, figure)]);
+        }
+        writeln!(output, "{}\n", right_aligned(proofs, [1]))?;
         Ok(())
     }
 }

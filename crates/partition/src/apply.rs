@@ -144,10 +144,7 @@ impl Partition {
     fn apply_definition(&mut self, record: &Record<'_>, bytes: &[u8]) -> Result<Outcome, Fault> {
         let time = self.log_time(record);
         let schema = match Definition::decode(bytes) {
-            Ok(definition) => match &self.schema {
-                Some(schema) => schema.redefine(definition),
-                None => Schema::first(definition),
-            },
+            Ok(definition) => Schema::after(self.schema.as_deref(), definition, time),
             Err(malformed) => Err(vec![malformed.to_string()]),
         };
         let draft =
@@ -193,7 +190,7 @@ impl Partition {
 
 /// Step a.
 fn recall(context: &Context<'_>, time: u64, request: &Request<'_>) -> Result<(), Stop> {
-    match idempotency::recall(&context.store.lock(), &context.rule(), time, request)? {
+    match idempotency::recall(&context.store.lock(), &context.memory(), time, request)? {
         Recalled::New => Ok(()),
         Recalled::Decided(row) => Err(Stop::Decided(row.offset)),
         Recalled::Reused(row) => {

@@ -26,12 +26,31 @@ use crate::write::{Condition, NewId, Operation, Value, Write};
 /// What a write needs to be numbered.
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
-    /// Records under raw ids, in the order of the operations: with the id they get, or the next one of the sequence.
-    pub(crate) records: Vec<(u16, Option<RecordId>)>,
+    /// Records under raw ids, in the order of the operations.
+    pub(crate) records: Vec<NewRecord>,
     /// The highest id that the write brings along.
     pub(crate) highest_explicit: Option<u64>,
     /// Numbers to take, in the order of the operations.
-    pub(crate) numbers: Vec<(Sequence, Name)>,
+    pub(crate) numbers: Vec<NewNumber>,
+}
+
+/// A record that needs an id.
+#[derive(Debug)]
+pub(crate) struct NewRecord {
+    pub(crate) raw: u16,
+    /// That of a singleton; else it gets the next one of the sequence.
+    pub(crate) fixed: Option<RecordId>,
+    /// Which operation creates it.
+    pub(crate) operation: usize,
+}
+
+/// A number to take.
+#[derive(Debug)]
+pub(crate) struct NewNumber {
+    pub(crate) sequence: Sequence,
+    pub(crate) name: Name,
+    /// Which operation takes it.
+    pub(crate) operation: usize,
 }
 
 /// What the conditions are checked against.
@@ -59,8 +78,10 @@ pub(crate) fn check(write: &Write<'_>, facts: &Facts<'_>, reads: &impl Reads) ->
         changed_bytes: 0,
         entities: BTreeMap::new(),
         key: Vec::new(),
+        at: 0,
     };
     for (index, operation) in write.operations.iter().enumerate() {
+        check.at = index;
         check.operation(operation).map_err(|stop| stop.in_operation(index))?;
     }
     check.references()?;
@@ -96,6 +117,8 @@ struct Check<'c, 'w, R> {
     /// Entities that this write touches, as they are by now.
     entities: BTreeMap<&'w [u8], Option<Entity<'w>>>,
     key: Vec<u8>,
+    /// Which operation is looked at.
+    at: usize,
 }
 
 /// An entity that this write has set.
@@ -108,6 +131,7 @@ struct Entity<'w> {
 #[derive(Default)]
 struct RecordSize {
     fields: BTreeMap<String, usize>,
+    /// All of it, as it is stored.
     bytes: usize,
 }
 
@@ -130,7 +154,8 @@ impl<'w, R: Reads> Check<'_, 'w, R> {
             }
             Operation::NextNumber { sequence } => match self.facts.kind.sequences.get_key_value(*sequence) {
                 Some((name, declared)) => {
-                    self.demand.numbers.push((*declared, name.clone()));
+                    let number = NewNumber { sequence: *declared, name: name.clone(), operation: self.at };
+                    self.demand.numbers.push(number);
                     Ok(())
                 }
                 None => {
@@ -175,13 +200,14 @@ impl<'w, R: Reads> Check<'_, 'w, R> {
                     }
                     self.created.insert(fixed.get());
                 }
-                self.demand.records.push((raw, singleton));
+                self.demand.records.push(NewRecord { raw, fixed: singleton, operation: self.at });
                 let target = singleton.map_or(u64::from(raw), RecordId::get);
                 self.raw.insert(raw, target);
                 target
             }
         };
-        self.sizes.insert(target, RecordSize::default());
+        let bytes = rows::record::length_without_fields(record_type, parent.is_some());
+        self.sizes.insert(target, RecordSize { bytes, ..RecordSize::default() });
         self.grow(target, record_type.len() + 64, fields)
     }
 
@@ -211,15 +237,14 @@ impl<'w, R: Reads> Check<'_, 'w, R> {
         self.grow(record, overhead, fields)
     }
 
-    /// Fields of a stored record. One that this write created under its stored id is in `sizes` already.
+    /// A stored record and its fields. One that this write created under its stored id is in `sizes` already.
     fn stored_size(&self, record: u64) -> Result<RecordSize, Stop> {
         let key = rows::record::key(self.facts.namespace, self.write.workspace, record);
         let mut size = RecordSize::default();
         if let Some(bytes) = self.reads.get(&key)? {
+            size.bytes = bytes.len();
             for (name, value) in RecordRow::decode(&bytes)?.fields {
-                let length = field_length(name, &value);
-                size.bytes += length;
-                size.fields.insert(name.to_owned(), length);
+                size.fields.insert(name.to_owned(), field_length(name, &value));
             }
         }
         Ok(size)

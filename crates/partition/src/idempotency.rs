@@ -2,7 +2,8 @@
 //!
 //! What is remembered is replicated state: rows in time buckets of the store, written with the outcome they belong to and
 //! rebuilt from headers alone. A row counts if and only if the record's time minus the row's time is less than the window, whether
-//! or not its bucket is gone: buckets are dropped whole, and only once none of their rows can count any more.
+//! or not its bucket is gone: buckets are dropped whole, and only once none of their rows can count any more. What expired stays
+//! expired when a definition makes the window longer.
 //!
 //! ```text
 //!  bucket: its number is about the time it began                                         now
@@ -32,10 +33,24 @@ pub(crate) enum Recalled {
     Reused(RememberedRow),
 }
 
+/// Which keys count: a function of log time and definitions alone, never of which buckets are still there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    pub(crate) window_ms: u64,
+    /// What was decided before this log time had expired when the window was another one.
+    pub(crate) forgotten_before: u64,
+}
+
+impl Memory {
+    fn holds(&self, decided: u64, now: u64) -> bool {
+        now.saturating_sub(decided) < self.window_ms && decided >= self.forgotten_before
+    }
+}
+
 /// Looks a request up.
 pub(crate) fn recall(
     store: &StoreView,
-    rule: &IdempotencyRule,
+    memory: &Memory,
     time: u64,
     request: &Request<'_>,
 ) -> Result<Recalled, Fault> {
@@ -44,7 +59,7 @@ pub(crate) fn recall(
     // The newest one counts: a key that came back after its window has an older row, too.
     let Some((_, value)) = store.find_in_buckets(&row_key)? else { return Ok(Recalled::New) };
     let row = RememberedRow::decode(&value).map_err(Fault::Row)?;
-    Ok(if time.saturating_sub(row.time) >= rule.window_ms {
+    Ok(if !memory.holds(row.time, time) {
         Recalled::New
     } else if row.digest == *request.digest {
         Recalled::Decided(row)

@@ -8,7 +8,7 @@ use gapless_sequencer::{NextError, Storage, Transaction};
 use gapless_types::limits::LAST_RECORD_ID;
 use gapless_types::{ClientSequence, Name, RecordId, SequenceId, WorkspaceOffset};
 
-use crate::conditions::Demand;
+use crate::conditions::{Demand, NewNumber, NewRecord};
 use crate::error::Fault;
 use crate::outcome::{Refusal, RefusalCode};
 use crate::schema::{RECORD_ID, WORKSPACE_OFFSET};
@@ -51,7 +51,7 @@ where
     }
     let mut highest = demand.highest_explicit.and_then(RecordId::new);
     let mut record_ids = Vec::with_capacity(demand.records.len());
-    for (raw, fixed) in demand.records {
+    for NewRecord { raw, fixed, .. } in demand.records {
         let id = match fixed {
             Some(singleton) => singleton,
             None => {
@@ -65,7 +65,7 @@ where
     }
     let mut declared = Vec::with_capacity(demand.numbers.len());
     let mut names = Vec::with_capacity(demand.numbers.len());
-    for (sequence, name) in demand.numbers {
+    for NewNumber { sequence, name, .. } in demand.numbers {
         declared.push((sequence.id, transaction.next(sequence.id).map_err(fault)?));
         names.push(name);
     }
@@ -77,27 +77,34 @@ fn check_room<S>(transaction: &mut Transaction<'_, S>, demand: &Demand) -> Resul
 where
     S: Storage<Error = Fault>,
 {
-    let records = demand.records.iter().filter(|(_, fixed)| fixed.is_none()).count() as u64;
-    if records > 0 {
+    let mut records = demand.records.iter().filter(|record| record.fixed.is_none()).peekable();
+    if records.peek().is_some() {
         let last = transaction.last(RECORD_ID).map_err(fault)?.max(demand.highest_explicit.unwrap_or(0));
-        if last.saturating_add(records) > LAST_RECORD_ID {
+        if let Some(record) = beyond(records, LAST_RECORD_ID.saturating_sub(last)) {
             let message = format!("the workspace has no record ids left behind {last}");
-            return Err(Refusal::new(RefusalCode::InvalidRecord, message).into());
+            let refusal = Refusal::new(RefusalCode::InvalidRecord, message);
+            return Err(Stop::from(refusal).in_operation(record.operation));
         }
     }
-    for (at, (sequence, name)) in demand.numbers.iter().enumerate() {
+    for (at, NewNumber { sequence, name, .. }) in demand.numbers.iter().enumerate() {
         // Each of them is asked for once, with all that the write takes of it.
-        if demand.numbers[..at].iter().any(|(earlier, _)| earlier.id == sequence.id) {
+        if demand.numbers[..at].iter().any(|earlier| earlier.sequence.id == sequence.id) {
             continue;
         }
-        let wanted = demand.numbers.iter().filter(|(other, _)| other.id == sequence.id).count() as u64;
+        let wanted = demand.numbers.iter().filter(|other| other.sequence.id == sequence.id);
         let last = transaction.last(sequence.id).map_err(fault)?.max(sequence.initial_number - 1);
-        if last.checked_add(wanted).is_none() {
+        if let Some(number) = beyond(wanted, u64::MAX - last) {
             let message = format!("sequence {name} has no numbers left behind {last}");
-            return Err(Refusal::new(RefusalCode::UnknownSequence, message).into());
+            let refusal = Refusal::new(RefusalCode::UnknownSequence, message);
+            return Err(Stop::from(refusal).in_operation(number.operation));
         }
     }
     Ok(())
+}
+
+/// The first one for which so many do not suffice.
+fn beyond<T>(mut wanted: impl Iterator<Item = T>, left: u64) -> Option<T> {
+    wanted.nth(usize::try_from(left).unwrap_or(usize::MAX))
 }
 
 /// What the sequencer cannot do here is a fault: unknown sequences and ends of numbers were ruled out before.

@@ -357,10 +357,7 @@ impl Partition {
         match header.kind {
             OutcomeKind::Definition => {
                 let definition = Definition::decode(stored.body).map_err(malformed)?;
-                let schema = match &self.schema {
-                    Some(schema) => schema.redefine(definition),
-                    None => Schema::first(definition),
-                };
+                let schema = Schema::after(self.schema.as_deref(), definition, header.time);
                 let schema = schema.map_err(|_| Fault::Log("a definition that should have been refused"))?;
                 put_schema(self.id, &schema, &mut self.batch)?;
                 self.schema = Some(Arc::new(schema));

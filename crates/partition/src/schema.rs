@@ -9,7 +9,7 @@ use gapless_types::limits::{MAX_KINDS, MAX_SEQUENCES_PER_KIND, MAX_SINGLETONS, M
 use gapless_types::{Name, RecordId, SequenceId, WorkspaceKind};
 
 use crate::codec::{Malformed, Put, Take};
-use crate::definition::{DEFAULT_KIND, Definition};
+use crate::definition::{DEFAULT_KIND, Definition, IdempotencyRule};
 
 /// The sequence that numbers the events of a workspace.
 pub const WORKSPACE_OFFSET: SequenceId = SequenceId::new(1);
@@ -28,6 +28,9 @@ pub struct Schema {
     definition: Definition,
     kinds: BTreeMap<Name, Kind>,
     singletons: BTreeMap<Name, RecordId>,
+    /// Keys that were decided before this log time had expired when a definition changed the window: a longer one must not bring
+    /// them back, because their buckets may be gone.
+    forgotten_before: u64,
 }
 
 /// A workspace kind.
@@ -49,13 +52,40 @@ pub struct Sequence {
 }
 
 impl Schema {
+    /// The schema from a definition on that came at this log time.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the definition, or cannot change and would.
+    pub(crate) fn after(
+        before: Option<&Self>,
+        definition: Definition,
+        time: u64,
+    ) -> Result<Self, Vec<String>> {
+        let rule = before.map_or(IdempotencyRule::default(), |schema| schema.definition.idempotency);
+        let expired = time.checked_sub(rule.window_ms).map_or(0, |last| last.saturating_add(1));
+        let schema = match before {
+            Some(schema) => schema.redefine(definition)?,
+            None => Self::first(definition)?,
+        };
+        Ok(Self { forgotten_before: schema.forgotten_before.max(expired), ..schema })
+    }
+
+    /// Keys that were decided before this log time do not count, whatever the window is.
+    pub(crate) fn forgotten_before(&self) -> u64 {
+        self.forgotten_before
+    }
+
     /// The schema of a namespace that was just defined.
     ///
     /// # Errors
     /// Everything that is wrong with the definition.
     pub fn first(definition: Definition) -> Result<Self, Vec<String>> {
-        let none =
-            Self { definition: definition.clone(), kinds: BTreeMap::new(), singletons: BTreeMap::new() };
+        let none = Self {
+            definition: definition.clone(),
+            kinds: BTreeMap::new(),
+            singletons: BTreeMap::new(),
+            forgotten_before: 0,
+        };
         none.extend(definition)
     }
 
@@ -135,7 +165,7 @@ impl Schema {
             let id = RecordId::new(RecordId::FIRST_SINGLETON.get() + singletons.len() as u64);
             singletons.entry(record_type.clone()).or_insert(id.expect("singletons start above 0"));
         }
-        let schema = Self { definition, kinds, singletons };
+        let schema = Self { definition, kinds, singletons, forgotten_before: self.forgotten_before };
         let reasons = schema.excess();
         if reasons.is_empty() { Ok(schema) } else { Err(reasons) }
     }
@@ -188,7 +218,7 @@ impl Schema {
         self.singletons.get(record_type).copied()
     }
 
-    /// Appends the bytes of the schema: the definition, then the ids.
+    /// Appends the bytes of the schema: the definition, then the ids, then up to when keys are forgotten.
     pub fn encode(&self, into: &mut Vec<u8>) {
         let mut definition = Vec::new();
         self.definition.encode(&mut definition);
@@ -209,6 +239,7 @@ impl Schema {
             into.put_short(name.as_str().as_bytes());
             into.put_u64(id.get());
         }
+        into.put_u64(self.forgotten_before);
     }
 
     /// Takes a stored one apart.
@@ -230,8 +261,9 @@ impl Schema {
             let malformed = take.malformed("singleton");
             RecordId::new(take.u64("singleton")?).ok_or(malformed)
         })?;
+        let forgotten_before = take.u64("end of what is forgotten")?;
         take.end("end")?;
-        Ok(Self { definition, kinds, singletons })
+        Ok(Self { definition, kinds, singletons, forgotten_before })
     }
 }
 

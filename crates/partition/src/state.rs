@@ -13,7 +13,7 @@ use gapless_types::{PartitionId, RecordId, WorkspaceOffset};
 use crate::definition::{IdempotencyRule, TrustLevel};
 use crate::error::Fault;
 use crate::hashes;
-use crate::idempotency;
+use crate::idempotency::{self, Memory};
 use crate::outcome::Header;
 use crate::rows;
 use crate::rows::entity::EntityRow;
@@ -50,8 +50,14 @@ impl Context<'_> {
     }
 
     /// For how long keys are known.
-    pub(crate) fn rule(&self) -> IdempotencyRule {
+    fn rule(&self) -> IdempotencyRule {
         self.schema.map_or(IdempotencyRule::default(), |schema| schema.definition().idempotency)
+    }
+
+    /// Which keys count.
+    pub(crate) fn memory(&self) -> Memory {
+        let forgotten_before = self.schema.map_or(0, Schema::forgotten_before);
+        Memory { window_ms: self.rule().window_ms, forgotten_before }
     }
 
     /// Puts all rows of an outcome into a batch: that it exists, what an event changes, and that its key is decided. `outcome`

@@ -73,8 +73,9 @@ impl fmt::Display for Entry {
 /// An entry that must not exist yet, and does, with another content.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "the store has {entry} already, and it is another one; nothing was changed. Rebuild the store from the partition log, or the \
-     partition from a peer"
+    "the store has {entry} already, and it is another one ({found} bytes instead of {expected}, different from byte {first} on); \
+     nothing was changed. Rebuild the store from the partition log, or the partition from a peer",
+    found = .found.len(), expected = .expected.len(), first = self.first_difference()
 )]
 pub struct SequenceViolation {
     /// Which entry.
@@ -83,6 +84,14 @@ pub struct SequenceViolation {
     pub found: Bytes,
     /// What was to be written.
     pub expected: Bytes,
+}
+
+impl SequenceViolation {
+    /// The first byte that differs.
+    #[must_use]
+    pub fn first_difference(&self) -> usize {
+        self.found.iter().zip(&self.expected).take_while(|(found, expected)| found == expected).count()
+    }
 }
 
 /// Refuses to write over an entry that a level checks.

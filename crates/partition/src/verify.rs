@@ -154,6 +154,9 @@ impl Verified {
 /// Why a partition could not be verified.
 #[derive(Debug, Error)]
 pub enum VerifyError {
+    /// There is no partition log in the directory.
+    #[error("there is no partition log")]
+    NoLog,
     /// Its log does not open.
     #[error("the partition log cannot be opened")]
     Log(#[source] LogOpenError),
@@ -193,11 +196,14 @@ pub fn verify(
     let untouched: Arc<dyn Io> = Arc::new(Untouched::over(io.clone()));
     let (log, report) = Log::open(untouched.clone(), log_dir(dir), gapless_log::Options::partition())
         .map_err(VerifyError::Log)?;
+    if report.created {
+        return Err(VerifyError::NoLog);
+    }
     let budget = Budget::new(SCRATCH_BYTES, SCRATCH_BYTES);
     let store = OpenedStore::open(&untouched, dir, &budget)?;
     let checkpoint = store.checkpoint();
     let (first, next) = (log.first().get(), log.next().get());
-    if first > Position::FIRST.get() && next > first {
+    if first > Position::FIRST.get() {
         return Err(VerifyError::Released(first));
     }
     if checkpoint >= next && checkpoint > 0 {
@@ -223,30 +229,37 @@ pub fn verify(
 
 /// The store of the partition, as far as it can be read.
 struct OpenedStore {
-    store: Result<Store, String>,
+    store: Option<Store>,
+    /// Why there is none, if there should be one.
+    unreadable: Option<String>,
 }
 
 impl OpenedStore {
     fn open(io: &Arc<dyn Io>, dir: &Path, budget: &Budget) -> Result<Self, VerifyError> {
-        let store = match Store::open(io.clone(), store_dir(dir), gapless_store::Options::default(), budget) {
-            Ok((store, _)) => Ok(store),
-            Err(StoreOpenError::Damaged(damage)) => Err(damage.to_string()),
+        let dir = store_dir(dir);
+        if io.list(&dir).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            return Ok(Self { store: None, unreadable: None });
+        }
+        let store = match Store::open(io.clone(), dir, gapless_store::Options::default(), budget) {
+            Ok((store, _)) => store,
+            Err(StoreOpenError::Damaged(damage)) => return Ok(Self::unreadable(damage.to_string())),
             Err(error) => return Err(VerifyError::Store(error)),
         };
-        let mut opened = Self { store };
-        if let Ok(store) = &opened.store
-            && store.checkpoint_offset().get() > 0
-        {
+        if store.checkpoint_offset().get() > 0 {
             let version = match store.get(&rows::version::KEY) {
                 Ok(row) => row.as_deref().and_then(rows::version::decode),
-                Err(error) => return Ok(Self { store: Err(error.to_string()) }),
+                Err(error) => return Ok(Self::unreadable(error.to_string())),
             };
             if version != Some(rows::version::VERSION) {
                 let version = version.map_or("none".to_owned(), |version| version.to_string());
-                opened.store = Err(format!("its rows have another version: {version}"));
+                return Ok(Self::unreadable(format!("its rows have another version: {version}")));
             }
         }
-        Ok(opened)
+        Ok(Self { store: Some(store), unreadable: None })
+    }
+
+    fn unreadable(reason: String) -> Self {
+        Self { store: None, unreadable: Some(reason) }
     }
 
     /// The last outcome that its rows are about; 0 if it has none that can be read.
@@ -256,7 +269,7 @@ impl OpenedStore {
 
     /// Which partition it is, if it has rows that tell.
     fn partition(&self) -> Option<PartitionId> {
-        let store = self.store.as_ref().ok()?;
+        let store = self.store.as_ref()?;
         // What cannot be read is found again, and named, when rows are compared.
         let (key, _) = store.prefix(&rows::outcome::PREFIX, Direction::Forward).next()?.ok()?;
         rows::outcome::decode_partition(&key)
@@ -264,7 +277,7 @@ impl OpenedStore {
 
     /// The last outcome that is in its numbers; 0 if none is, or it cannot be read.
     fn numbers_up_to(&self, partition: PartitionId) -> u64 {
-        let row = self.store.as_ref().ok().and_then(|store| store.get(&rows::offset::key(partition)).ok());
+        let row = self.store.as_ref().and_then(|store| store.get(&rows::offset::key(partition)).ok());
         row.flatten().and_then(|row| rows::offset::decode(&row)).map_or(0, |next| next.get() - 1)
     }
 }
@@ -343,7 +356,7 @@ impl Run<'_> {
         how: impl FnOnce(&Comparison<'_>, &mut Compared, &mut dyn FnMut(u64)) -> Result<(), CompareError>,
     ) -> Result<(), Fault> {
         let Self { partition, refold, store, compared, progress, .. } = self;
-        let (Some(checkpoint), Ok(found)) = (PartitionOffset::new(checkpoint), &store.store) else {
+        let (Some(checkpoint), Some(found)) = (PartitionOffset::new(checkpoint), &store.store) else {
             return Ok(());
         };
         let expected = refold.store.lock();
@@ -351,7 +364,7 @@ impl Run<'_> {
         match how(&comparison, compared, &mut |done| progress(Phase::Rows { done })) {
             Ok(()) => Ok(()),
             Err(CompareError::Found(error)) => {
-                store.store = Err(error.to_string());
+                *store = OpenedStore::unreadable(error.to_string());
                 Ok(())
             }
             Err(CompareError::Expected(fault)) => Err(fault),
@@ -364,11 +377,11 @@ impl Run<'_> {
         (outcomes, difference): (u64, Option<Difference>),
     ) -> Verified {
         let checkpoint = PartitionOffset::new(self.store.checkpoint());
-        let store = match (self.store.store, checkpoint) {
-            (Err(reason), _) => StoreCheck::Unreadable(reason),
-            (Ok(_), None) => StoreCheck::Empty,
-            (Ok(_), Some(_)) if !self.is_compared => StoreCheck::NotReached,
-            (Ok(_), Some(checkpoint)) => StoreCheck::Compared {
+        let store = match (self.store.unreadable, checkpoint) {
+            (Some(reason), _) => StoreCheck::Unreadable(reason),
+            (None, None) => StoreCheck::Empty,
+            (None, Some(_)) if !self.is_compared => StoreCheck::NotReached,
+            (None, Some(checkpoint)) => StoreCheck::Compared {
                 checkpoint,
                 rows: self.compared.rows,
                 differing: self.compared.differing,

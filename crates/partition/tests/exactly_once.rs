@@ -16,7 +16,10 @@ use fastrand::Rng;
 use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
 use gapless_partition::{AtCap, Condition, Definition, NewId, Operation, Outcome, RefusalCode, Write};
-use harness::{Bench, define_command, definition, event, options, workspace, write_command};
+use gapless_store::{Batch, BucketId, Offset, Space, Store, Synced};
+use harness::{
+    Bench, DIR, define_command, definition, event, idempotency_key, options, workspace, write_command,
+};
 
 const WINDOW: u64 = 1000;
 
@@ -172,6 +175,112 @@ fn a_window_that_changes_counts_at_once() {
     bench.apply(define_command(&short_window()));
     bench.time += WINDOW - 1;
     assert!(matches!(bench.apply(write_command(1, &event(1))), Outcome::Duplicate { .. }));
+}
+
+#[test]
+fn what_has_expired_is_not_brought_back_by_a_longer_window_whether_or_not_its_bucket_is_gone() {
+    for dropped in [false, true] {
+        let mut bench = bench();
+        bench.apply(write_command(1, &event(1)));
+        bench.time += WINDOW;
+        if dropped {
+            // Each begins another bucket; the last one drops the first.
+            for key in 2..12 {
+                bench.time += WINDOW / 8;
+                bench.apply(write_command(key, &event(2)));
+            }
+            assert!(bench.partition().known_keys() < 10);
+        }
+        let mut longer = short_window();
+        longer.idempotency.window_ms = 100 * WINDOW;
+        bench.apply(define_command(&longer));
+        if dropped {
+            bench.lose_store();
+        }
+        let again = bench.apply(write_command(1, &event(1)));
+        assert!(matches!(again, Outcome::Committed(_)), "dropped: {dropped}, {again:?}");
+        // What had not expired has the longer window from now on.
+        bench.time += 50 * WINDOW;
+        let again = bench.apply(write_command(1, &event(1)));
+        assert!(matches!(again, Outcome::Duplicate { .. }), "dropped: {dropped}, {again:?}");
+    }
+}
+
+#[test]
+fn a_bucket_that_came_back_changes_no_outcome() {
+    let disk = Arc::new(MemoryIo::new());
+    let mut bench = Bench::on(disk.clone(), options());
+    let mut other = Bench::undefined();
+    for key in 0..40 {
+        let command = if key == 0 { define_command(&short_window()) } else { write_command(key, &order()) };
+        (bench.time, other.time) = (1000 + key * 100, 1000 + key * 100);
+        assert_eq!(bench.apply(command.clone()), other.apply(command));
+    }
+    // One replica has a bucket again that the other one dropped long ago, with a row for a key that expired.
+    bench.partition().checkpoint().unwrap();
+    bench.stop();
+    let dir = format!("{DIR}/store");
+    let (mut store, opened) = Store::open(disk, dir, options().store, &options().budget).unwrap();
+    let row = store.find_in_buckets(&remembered_key(39)).unwrap().unwrap().1;
+    let mut old = row.to_vec();
+    old[16..24].copy_from_slice(&2_u64.to_le_bytes());
+    old[24..].copy_from_slice(&1100_u64.to_le_bytes());
+    let mut batch = Batch::new();
+    batch.put_in(BucketId(1100), &remembered_key(1), &old).unwrap();
+    store.apply(&batch).unwrap();
+    store.checkpoint(opened.offset, Synced::by_a_sync_up_to(opened.offset)).unwrap();
+    drop(store);
+    bench.open();
+    assert_ne!(bench.digest(), other.digest());
+    for key in [39, 1, 38, 1] {
+        let command = write_command(key, &order());
+        assert_eq!(bench.apply(command.clone()), other.apply(command), "key {key}");
+    }
+    assert_eq!(bench.digest(), other.digest(), "the bucket is dropped again");
+}
+
+/// A snapshot is the rows of a view; a replica that starts from one, and from the log behind it, knows every key.
+#[test]
+fn the_window_is_part_of_a_snapshot() {
+    let disk = Arc::new(MemoryIo::new());
+    let mut bench = Bench::on(disk.clone(), options());
+    bench.apply(define_command(&short_window()));
+    let first = bench.apply(write_command(1, &order()));
+    let refused = bench.apply(write_command(2, &Write { expected_offset: Some(9), ..event(1) }));
+    for key in 3..60 {
+        bench.time += 15;
+        bench.apply(write_command(key, &event(2)));
+    }
+    let view = bench.partition().view().unwrap();
+    let mut batch = Batch::new();
+    for row in view.rows() {
+        match row.unwrap() {
+            (Space::Main, key, value) => batch.put(&key, &value).unwrap(),
+            (Space::Bucket(bucket), key, value) => batch.put_in(bucket, &key, &value).unwrap(),
+        }
+    }
+    let offset = Offset::new(view.applied().unwrap().get());
+    drop(view);
+    bench.partition().sync().unwrap();
+    bench.stop();
+    // The same log, and another store, made of nothing but these rows.
+    Store::discard(disk.clone(), format!("{DIR}/store")).unwrap();
+    let (mut store, _) =
+        Store::open(disk, format!("{DIR}/store"), options().store, &options().budget).unwrap();
+    store.apply(&batch).unwrap();
+    store.checkpoint(offset, Synced::by_a_sync_up_to(offset)).unwrap();
+    drop(store);
+    assert_eq!(bench.open().folded, 0);
+    assert_eq!(first_of(bench.apply(write_command(1, &order()))), first);
+    let again = bench.apply(write_command(2, &Write { expected_offset: Some(9), ..event(1) }));
+    assert_eq!(first_of(again), refused);
+    bench.time += WINDOW;
+    assert!(matches!(bench.apply(write_command(1, &order())), Outcome::Committed(_)));
+}
+
+/// The key of a row in a bucket, as `docs/format.md` has it.
+fn remembered_key(key: u64) -> Vec<u8> {
+    [&1_u64.to_be_bytes()[..], idempotency_key(key).as_bytes(), b"till"].concat()
 }
 
 /// A model of the rule alone: what is known, since when, and what the outcome was.

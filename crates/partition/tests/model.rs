@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
-use gapless_partition::{Outcome, RefusalCode, View};
+use gapless_partition::proof::Frontier;
+use gapless_partition::{Outcome, RefusalCode, Scratch, View, Write, verify};
 use gapless_sequencer::CacheBudget;
 use gapless_store::{Direction, Store};
 use gapless_types::{PartitionOffset, RecordId, WorkspaceId, WorkspaceOffset};
@@ -38,6 +39,7 @@ proptest! {
             life.step(step);
         }
         life.look();
+        life.verify();
         life.step(&Step::Crash(false));
         life.look();
         life.step(&Step::Discard);
@@ -52,6 +54,8 @@ struct Life {
     ledger: Ledger,
     /// Every outcome so far, words included: what a replay must give.
     outcomes: Vec<Outcome>,
+    /// Every write so far with its key.
+    writes: Vec<(u64, Write<'static>)>,
 }
 
 impl Life {
@@ -60,7 +64,7 @@ impl Life {
         let mut options = options();
         options.numbers = Arc::new(CacheBudget::new(cache));
         let bench = Bench::on(disk.clone() as Arc<dyn Io>, options);
-        Self { disk, bench, ledger: Ledger::default(), outcomes: Vec::new() }
+        Self { disk, bench, ledger: Ledger::default(), outcomes: Vec::new(), writes: Vec::new() }
     }
 
     fn step(&mut self, step: &Step) {
@@ -70,9 +74,18 @@ impl Life {
                 let space = self.ledger.workspaces.get(&plan.workspace);
                 let last = space.map_or(0, |space| space.events.len() as u64);
                 let write = plan.write(last, self.ledger.time);
-                let expected = self.ledger.write(&write);
-                let outcome = self.apply(write_command(self.ledger.offset, &write));
-                assert_eq!(told(&outcome), expected, "{write:?}");
+                self.ask(self.ledger.offset, write);
+            }
+            Step::Retry(ago) => {
+                let Some((key, write)) = self.earlier(*ago) else { return };
+                self.ledger.tick(self.bench.time);
+                self.ask(key, write);
+            }
+            Step::Reuse(ago, plan) => {
+                let Some((key, earlier)) = self.earlier(*ago) else { return };
+                self.ledger.tick(self.bench.time);
+                let write = plan.write(0, self.ledger.time);
+                self.ask(key, Write { workspace: earlier.workspace, client: earlier.client, ..write });
             }
             Step::Define(edits) => {
                 self.ledger.tick(self.bench.time);
@@ -112,6 +125,38 @@ impl Life {
             }
             Step::Look => self.look(),
         }
+    }
+
+    /// A write so many writes ago, with its key.
+    fn earlier(&self, ago: usize) -> Option<(u64, Write<'static>)> {
+        let at = self.writes.len().checked_sub(ago + 1)?;
+        Some(self.writes[at].clone())
+    }
+
+    /// Applies a write under a key and compares what it gets.
+    fn ask(&mut self, key: u64, write: Write<'static>) {
+        let expected = self.ledger.ask(key, &write);
+        let outcome = self.apply(write_command(key, &write));
+        if let Outcome::Duplicate { first_offset, first } = &outcome {
+            assert_eq!(expected, Expected::Again(first_offset.get()), "{write:?}");
+            let place = usize::try_from(first_offset.get()).unwrap() - 1;
+            assert_eq!(**first, self.outcomes[place], "the first outcome, complete");
+        } else {
+            assert_eq!(told(&outcome), expected, "{write:?}");
+        }
+        self.writes.push((key, write));
+    }
+
+    /// Everything follows from the log, says whoever computes it anew; and nothing changes by that.
+    fn verify(&mut self) {
+        self.bench.partition().flush().unwrap();
+        self.bench.stop();
+        let scratch = Scratch { io: Arc::new(MemoryIo::new()), dir: "scratch".into() };
+        let io: Arc<dyn Io> = self.disk.clone();
+        let verified = verify(&io, DIR, &scratch, &mut |_| {}).unwrap();
+        assert!(verified.is_sound(), "{verified:?}");
+        assert_eq!(verified.outcomes, self.ledger.offset);
+        self.bench.open();
     }
 
     fn apply(&mut self, command: Vec<u8>) -> Outcome {
@@ -170,6 +215,12 @@ fn read(view: &View, id: WorkspaceId) -> Space {
     backwards.reverse();
     assert_eq!(events, backwards);
     assert_eq!(events.len() as u64, found.last_offset.get());
+    let mut tree = Frontier::default();
+    for event in &events {
+        tree.append(event.leaf_hash().unwrap()).unwrap();
+        assert_eq!(view.head_of(id, tree.head().size).unwrap(), tree.head());
+    }
+    assert_eq!(view.head(id).unwrap(), tree.head());
     let sequences = view.sequences(id).unwrap().into_iter();
     let mut space = Space {
         kind: found.kind.to_string(),

@@ -85,7 +85,7 @@ fn a_store_that_turns_out_to_lack_a_leaf_while_folding_is_rebuilt_and_goes_on() 
     let digest = bench.digest();
     bench.stop();
     let (mut store, opened) =
-        Store::open(disk.clone(), format!("{DIR}/store"), options().store, &options().budget).unwrap();
+        Store::open(disk, format!("{DIR}/store"), options().store, &options().budget).unwrap();
     let mut batch = Batch::new();
     batch.delete(&Entry::Event(workspace(1), 100).key(ID)).unwrap();
     store.apply(&batch).unwrap();

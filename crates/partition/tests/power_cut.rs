@@ -15,7 +15,7 @@ use std::sync::Arc;
 use gapless_log::io::Io;
 use gapless_log::io::faulty::{Crash, Fault, FaultyIo};
 use gapless_partition::{ApplyError, CheckpointFailed, Options, Outcome, Partition};
-use harness::commands::commands;
+use harness::commands::{commands, with_retries};
 use harness::{DIR, ID, options, record};
 
 /// What is done besides applying.
@@ -110,9 +110,8 @@ fn check(io: &Arc<dyn Io>, options: &Options, expected: &Expected, played: &Play
     assert_eq!(partition.state_digest().unwrap(), expected.digest, "{what}");
 }
 
-fn reference(options: &Options, count: usize) -> Expected {
+fn reference(options: &Options, commands: Vec<Vec<u8>>) -> Expected {
     let io: Arc<dyn Io> = Arc::new(FaultyIo::new(1));
-    let commands = commands(count);
     let (mut partition, _) = Partition::open(&io, DIR, ID, options).unwrap();
     let outcomes: Vec<Outcome> = commands
         .iter()
@@ -125,8 +124,8 @@ fn reference(options: &Options, count: usize) -> Expected {
     Expected { commands, outcomes, digest }
 }
 
-fn crash_loop(name: &str, options: &Options, count: usize, steps: &[Step]) {
-    let expected = reference(options, count);
+fn crash_loop(name: &str, options: &Options, commands: Vec<Vec<u8>>, steps: &[Step]) {
+    let expected = reference(options, commands);
     let clean = FaultyIo::new(1);
     let io: Arc<dyn Io> = Arc::new(clean.clone());
     let played = play(&io, options, steps, &expected);
@@ -158,21 +157,47 @@ fn crash_loop(name: &str, options: &Options, count: usize, steps: &[Step]) {
 
 #[test]
 fn outcomes_survive_while_events_are_applied_and_synced() {
-    crash_loop("apply and sync", &options(), 30, &[Apply(10), Sync, Apply(5), Apply(5), Sync, Apply(20)]);
+    crash_loop(
+        "apply and sync",
+        &options(),
+        commands(30),
+        &[Apply(10), Sync, Apply(5), Apply(5), Sync, Apply(20)],
+    );
 }
 
 #[test]
 fn outcomes_survive_checkpoints() {
     let steps =
         [Apply(8), Checkpoint, Apply(8), Sync, Checkpoint, Apply(4), Maintain, Checkpoint, Apply(20), Sync];
-    crash_loop("checkpoints", &options(), 32, &steps);
+    crash_loop("checkpoints", &options(), commands(32), &steps);
 }
 
 #[test]
 fn outcomes_survive_reopening_again_and_again() {
     let steps =
         [Apply(6), Reopen, Apply(6), Sync, Reopen, Checkpoint, Apply(6), Reopen, Maintain, Apply(20), Sync];
-    crash_loop("reopening", &options(), 30, &steps);
+    crash_loop("reopening", &options(), commands(30), &steps);
+}
+
+/// IDEM-1: every write comes twice, the second time within its window or behind it, from whoever leads by then. Whatever n is,
+/// each retry gets the outcome that its write got when nothing happened.
+#[test]
+fn retries_get_the_first_outcome_whatever_was_cut() {
+    let commands = with_retries(60);
+    let steps = [
+        Apply(20),
+        Sync,
+        Apply(20),
+        Checkpoint,
+        Apply(10),
+        Reopen,
+        Apply(20),
+        Checkpoint,
+        Maintain,
+        Apply(60),
+        Sync,
+    ];
+    crash_loop("retries", &options(), commands, &steps);
 }
 
 #[test]
@@ -180,5 +205,5 @@ fn outcomes_survive_rotation_and_merging() {
     let mut options = options();
     options.log.segment_bytes = 64 << 10;
     let steps: Vec<Step> = (0..8).flat_map(|_| [Apply(40), Checkpoint, Maintain]).chain([Sync]).collect();
-    crash_loop("rotation and merging", &options, 320, &steps);
+    crash_loop("rotation and merging", &options, commands(320), &steps);
 }

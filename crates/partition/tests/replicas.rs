@@ -18,7 +18,7 @@ use gapless_log::io::memory::MemoryIo;
 use gapless_partition::{Options, Outcome, Partition};
 use gapless_sequencer::CacheBudget;
 use gapless_store::Budget;
-use harness::commands::commands;
+use harness::commands::{commands, with_retries};
 use harness::{DIR, ID, options, record};
 
 const COMMANDS: usize = 220;
@@ -104,6 +104,21 @@ fn replicas_are_equal_at_every_offset_whatever_happened_to_each() {
     let commands = commands(COMMANDS);
     let reference = reference(&commands);
     for seed in 0..60 {
+        live(seed, &commands, &reference);
+    }
+}
+
+/// Buckets of keys are dropped by checkpoints and merges that each replica makes when it likes; what counts is the same.
+#[test]
+fn replicas_agree_on_retries_whenever_each_of_them_dropped_its_buckets() {
+    let commands = with_retries(COMMANDS / 2);
+    let reference = reference(&commands);
+    let count =
+        |wanted: fn(&Outcome) -> bool| reference.iter().filter(|(outcome, _)| wanted(outcome)).count();
+    let duplicates = count(|outcome| matches!(outcome, Outcome::Duplicate { .. }));
+    let events = count(|outcome| matches!(outcome, Outcome::Committed(_)));
+    assert!(duplicates > 50 && events > COMMANDS / 3, "{duplicates} duplicates, {events} events");
+    for seed in 100..140 {
         live(seed, &commands, &reference);
     }
 }

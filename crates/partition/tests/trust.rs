@@ -93,7 +93,7 @@ fn a_foreign_leaf_with_the_right_place_is_found() {
     let place = [3_u64.to_le_bytes().as_slice(), &[9; 32]].concat();
     plant(&mut bench, Entry::Event(workspace(1), 2), &place);
     let found = violation(bench.try_apply(&write_command(2, &order())).unwrap_err());
-    assert_eq!(found.found[..8], found.expected[..8]);
+    assert_eq!(found.first_difference(), 8, "{found}");
     assert_ne!(found.found, found.expected);
 }
 
@@ -135,6 +135,7 @@ fn each_level_finds_what_it_looks_for_and_writes_over_the_rest() {
             let found = violation(outcome.unwrap_err());
             assert_eq!((found.entry, &found.found[..]), (entry, &b"a foreign value"[..]));
             assert!(found.to_string().contains("Rebuild the store"), "{found}");
+            assert!(found.to_string().contains("(15 bytes instead of"), "{found}");
         }
     }
 }

@@ -151,6 +151,24 @@ fn a_partition_without_a_checkpoint_or_without_anything_is_sound() {
 }
 
 #[test]
+fn a_store_that_is_gone_is_no_difference_and_a_log_that_is_gone_is_no_partition() {
+    let disk = MemoryIo::new();
+    let outcomes = stopped(&disk);
+    let copy = MemoryIo::new();
+    copy.create_dir(&Path::new(DIR).join("log")).unwrap();
+    for (path, bytes) in files(&disk).into_iter().filter(|(path, _)| path.starts_with("partition/log")) {
+        let file = copy.open(&path, gapless_log::io::OpenMode::Create).unwrap();
+        gapless_log::io::write_all_at(&*file, &bytes, 0).unwrap();
+    }
+    let without_store = verified(&copy);
+    assert!(without_store.is_sound(), "{without_store:?}");
+    assert_eq!((without_store.outcomes, without_store.store), (outcomes, StoreCheck::Empty));
+    let empty = MemoryIo::new();
+    empty.create_dir(&Path::new(DIR).join("log")).unwrap();
+    assert!(matches!(try_verify(&empty), Err(VerifyError::NoLog)));
+}
+
+#[test]
 fn a_partition_that_somebody_has_open_is_left_alone() {
     let disk = MemoryIo::new();
     let _bench = Bench::on(Arc::new(disk.clone()), options());
@@ -190,6 +208,7 @@ fn every_row_of_the_store_counts_and_the_outcome_of_a_changed_one_is_named() {
         let verified = verified(&disk);
         let difference = verified.first_difference.clone().unwrap_or_else(|| panic!("{space:?} {key:?}"));
         assert_eq!(difference.place, Place::Store);
+        assert!(!verified.is_sound());
         let StoreCheck::Compared { differing, .. } = verified.store else { panic!("{verified:?}") };
         assert_eq!(differing, 1, "{difference}");
         match kind {
@@ -208,6 +227,27 @@ fn every_row_of_the_store_counts_and_the_outcome_of_a_changed_one_is_named() {
 }
 
 #[test]
+fn numbers_that_are_too_low_or_too_high_are_named() {
+    let disk = MemoryIo::new();
+    stopped(&disk);
+    // The events of workspace 1: kind 3, namespace 7, workspace 1, sequence 1.
+    let key = [&[3, 0, 0, 0, 7][..], &1_u64.to_be_bytes(), &[0, 1]].concat();
+    let last = |store: &Store| u64::from_le_bytes(store.get(&key).unwrap().unwrap()[..].try_into().unwrap());
+    for change in [|number: u64| number - 1, |number| number + 1, |_| 0, |_| u64::MAX] {
+        let disk = disk.fork();
+        let mut other = 0;
+        change_store(&disk, |store, batch| {
+            other = change(last(store));
+            batch.put(&key, &other.to_le_bytes()).unwrap();
+        });
+        let verified = verified(&disk);
+        let difference = verified.first_difference.clone().unwrap_or_else(|| panic!("{other}"));
+        assert_eq!(difference.what, format!("number {other} of sequence 1 of workspace 1"));
+        assert!(!verified.is_sound());
+    }
+}
+
+#[test]
 fn rows_that_are_missing_or_too_many_are_named() {
     let disk = MemoryIo::new();
     stopped(&disk);
@@ -221,12 +261,14 @@ fn rows_that_are_missing_or_too_many_are_named() {
     assert_eq!(difference.what, "the index row of an event of workspace 1 that should not be there");
 }
 
+type Change = fn(&mut Header<'_>);
+
 #[test]
 fn a_forged_log_is_found_by_its_own_numbers() {
     let disk = MemoryIo::new();
     stopped(&disk);
     let target = find(&disk, 100, |header| header.kind == OutcomeKind::Event && !header.numbers.is_empty());
-    let cases: [(&str, fn(&mut Header<'_>)); 7] = [
+    let cases: [(&str, Change); 7] = [
         ("workspace offset", |header| header.workspace_offset = WorkspaceOffset::new(77)),
         ("client sequence", |header| header.client_sequence = None),
         ("number", |header| header.numbers[0].1 += 1),
@@ -373,4 +415,19 @@ fn numbers_that_lag_behind_the_checkpoint_are_no_difference() {
     assert!(verified.is_sound(), "{verified:?}");
     let StoreCheck::Compared { checkpoint, .. } = verified.store else { panic!("{verified:?}") };
     assert!(Offset::new(checkpoint.get()) < Offset::new(COMMANDS as u64));
+}
+
+#[test]
+fn a_log_without_its_start_cannot_be_verified_and_says_so() {
+    let disk = MemoryIo::new();
+    let outcomes = stopped(&disk);
+    for first in [2, outcomes + 1] {
+        let disk = disk.fork();
+        let dir = Path::new(DIR).join("log");
+        let (log, _) = Log::open(Arc::new(disk.clone()), &dir, options().log).unwrap();
+        log.release_to(Position::new(first)).unwrap().wait().unwrap();
+        log.close().unwrap();
+        let refused = try_verify(&disk);
+        assert!(matches!(refused, Err(VerifyError::Released(found)) if found == first), "{refused:?}");
+    }
 }

@@ -18,6 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   gapless dev                                   a demonstration in ./gapless-data, a few seconds long
   gapless log inspect ./gapless-data/demo/log   what the files of a log hold
+  gapless verify ./gapless-data/demo            computes a whole partition anew and names what differs
   gapless log verify ./gapless-data/demo/log    reads everything and names every damage
 
 Exit codes: 0 done, 1 refused or failed (the reason is on stderr), 2 wrong usage.";
@@ -34,11 +35,42 @@ pub(crate) enum Command {
         /// Directory of the ledger
         ledger: PathBuf,
     },
+    /// Computes a whole partition anew from its log, and names the first outcome that differs
+    #[command(long_about = VERIFY_PARTITION_ABOUT, after_help = VERIFY_PARTITION_EXAMPLES)]
+    Verify(VerifyArguments),
     /// Looks at the files of a log: for operators, and for people who want to know
     Log {
         #[command(subcommand)]
         command: LogCommand,
     },
+}
+
+const VERIFY_PARTITION_ABOUT: &str = "\
+Reads the log of a partition from its start and computes everything anew: every number that was
+given, every leaf and every subtree of the trees that proofs are made of, every row of the store.
+Whatever differs is named with the outcome it is of, and what to do about it.
+
+The partition must not be open. Nothing of it changes; what is computed lies in a scratch directory
+that is about as large as the store of the partition, and is removed at the end.
+
+Exits with 0 if everything is as it should be, with 1 otherwise.";
+
+const VERIFY_PARTITION_EXAMPLES: &str = "\
+Examples:
+  gapless verify ./gapless-data/demo
+  gapless verify ./gapless-data/demo --scratch /var/tmp -o json | jq .first_difference";
+
+/// Which partition to verify, and how.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArguments {
+    /// Directory of the partition: the one with `log` and `store`
+    pub(crate) dir: PathBuf,
+    /// Directory in which a scratch directory is made [default: that of the system for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) scratch: Option<PathBuf>,
+    /// Form of the output
+    #[arg(short, long, value_enum, value_name = "FORM", default_value_t)]
+    pub(crate) output: Form,
 }
 
 const DEV_ABOUT: &str = "\

@@ -10,6 +10,7 @@ mod dev;
 mod log_command;
 mod output;
 mod refusal;
+mod verify_command;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ fn run(cli: &Cli, out: &mut dyn Write) -> Result<()> {
     match &cli.command {
         Command::Dev(arguments) => dev::run(arguments, out),
         Command::DevWriter { ledger } => dev::writer::run(ledger, out),
+        Command::Verify(arguments) => verify_command::run(arguments, out),
         Command::Log { command } => log_command::run(command, out),
     }
 }

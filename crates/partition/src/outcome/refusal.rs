@@ -85,7 +85,11 @@ impl Refusal {
         }
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+    /// Takes the bytes of a refusal apart: the body of its record.
+    ///
+    /// # Errors
+    /// If they are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut take = Take::new(bytes);
         let malformed = take.malformed("refusal");
         let code = code(take.u8("refusal")?).ok_or(malformed)?;

@@ -81,6 +81,11 @@ impl<'a> RecordRow<'a> {
     }
 }
 
+/// Length of a record without fields, as it is stored.
+pub(crate) fn length_without_fields(record_type: &str, has_parent: bool) -> usize {
+    24 + if has_parent { 8 } else { 0 } + 2 + record_type.len() + 2
+}
+
 pub(crate) fn key(namespace: NamespaceId, workspace: WorkspaceId, record: u64) -> [u8; 21] {
     let mut key = [0; 21];
     key[0] = KIND;
@@ -115,6 +120,11 @@ mod tests {
         row().encode(&mut bytes);
         assert_eq!(bytes[..24], [3, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(RecordRow::decode(&bytes), Ok(row()));
+        for parent in [None, row().parent] {
+            let mut empty = Vec::new();
+            RecordRow { parent, fields: Vec::new(), ..row() }.encode(&mut empty);
+            assert_eq!(empty.len(), length_without_fields("order", parent.is_some()));
+        }
         for length in 0..bytes.len() {
             assert!(RecordRow::decode(&bytes[..length]).is_err(), "{length} bytes");
         }

@@ -14,7 +14,7 @@ use gapless_types::{
 use super::Difference;
 use crate::apply::kind_of;
 use crate::codec::Malformed;
-use crate::conditions::{self, Demand, Facts};
+use crate::conditions::{self, Demand, Facts, NewNumber, NewRecord};
 use crate::definition::Definition;
 use crate::error::Fault;
 use crate::idempotency::{self, Recalled, Request};
@@ -262,7 +262,7 @@ impl<'a> Check<'_, 'a> {
         let mut last = refold.number(header.workspace, RECORD_ID)?.max(explicit).max(first - 1);
         let mut highest = explicit;
         let mut record_ids = Vec::with_capacity(demand.records.len());
-        for (raw, fixed) in demand.records {
+        for NewRecord { raw, fixed, .. } in demand.records {
             let id = match fixed {
                 Some(singleton) => Some(singleton),
                 None => {
@@ -275,7 +275,7 @@ impl<'a> Check<'_, 'a> {
             record_ids.push((raw, id));
         }
         let mut numbers: Vec<(SequenceId, u64)> = Vec::with_capacity(demand.numbers.len());
-        for (sequence, _) in demand.numbers {
+        for NewNumber { sequence, .. } in demand.numbers {
             let taken = numbers.iter().rev().find(|(id, _)| *id == sequence.id).map(|(_, number)| *number);
             let last = match taken {
                 Some(last) => last,
@@ -316,7 +316,7 @@ impl<'a> Check<'_, 'a> {
         let request =
             Request { workspace: header.workspace, client: header.client, key, digest: &header.digest };
         let store = refold.store.lock();
-        Ok(match idempotency::recall(&store, &context.rule(), header.time, &request)? {
+        Ok(match idempotency::recall(&store, &context.memory(), header.time, &request)? {
             Recalled::New => Recall::New,
             Recalled::Decided(row) => Recall::Decided(row.offset.get()),
             Recalled::Reused(_) => Recall::Reused,
@@ -330,10 +330,7 @@ impl<'a> Check<'_, 'a> {
         }
         let definition =
             Definition::decode(self.stored.body).map_err(|malformed| self.malformed(malformed))?;
-        let schema = match &self.refold.schema {
-            Some(schema) => schema.redefine(definition),
-            None => Schema::first(definition),
-        };
+        let schema = Schema::after(self.refold.schema.as_ref(), definition, self.header.time);
         schema.map(Some).map_err(|reasons| {
             let reasons = reasons.join("; ");
             self.differs(None, format!("a definition that should have been refused: {reasons}"))

@@ -132,7 +132,9 @@ impl Layer {
 impl File for Layer {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let above = self.above();
-        let left = above.length.saturating_sub(offset).min(BLOCK - offset % BLOCK);
+        // A file that nobody wrote to is read as it is; any other one block by block.
+        let most = if above.blocks.is_empty() { u64::MAX } else { BLOCK - offset % BLOCK };
+        let left = above.length.saturating_sub(offset).min(most);
         let count = buffer.len().min(length(left));
         let buffer = &mut buffer[..count];
         if count == 0 {

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use gapless_partition::{Condition, NewId, Operation, Outcome, RequestDigest, Value, Write};
+use gapless_partition::{Condition, Entry, NewId, Operation, Outcome, RequestDigest, Value, Write};
 use gapless_store::Direction;
-use gapless_types::PartitionOffset;
+use gapless_types::{PartitionOffset, WorkspaceOffset};
+use sha2::{Digest, Sha256};
 
-use crate::harness::{Bench, definition, workspace};
+use crate::harness::{Bench, ID, definition, workspace};
 use crate::{definition_bytes, write_bytes};
 
 /// Lengths of the fields and what they are, in the order of the bytes.
@@ -183,4 +184,31 @@ fn records_of_the_partition_log_have_the_bytes_of_the_page() {
     event.extend([(2, "operation 2"), (2, STRING), (4, "key \"cart\""), (2, STRING)]);
     event.extend([(17, "message"), (8, "current version 1"), (4, STRING), (1, "current value \"a\"")]);
     compare("refusal", &listing(outcomes[1].bytes(), &event));
+}
+
+#[test]
+fn an_event_is_the_leaf_the_rows_and_the_block_of_the_page() {
+    let mut bench = Bench::new();
+    bench.write(&write());
+    let view = bench.partition().view().unwrap();
+    let event = view.outcomes(PartitionOffset::new(2).unwrap(), 1, Direction::Forward).unwrap().remove(0);
+    let leaf: [u8; 32] = Sha256::new().chain_update([0]).chain_update(event.bytes()).finalize().into();
+    let key = Entry::Event(workspace(5), 1).key(ID);
+    let place = view.rows().map(Result::unwrap).find(|(_, found, _)| **found == key).unwrap().2;
+    assert_eq!(place[8..], leaf);
+    let row = [&key[..], &place].concat();
+    let key_fields = [(1, "kind 5"), (4, "namespace 7"), (8, "workspace 5"), (8, "workspace offset 1")];
+    let value_fields = [(8, "value: partition offset 2"), (32, "leaf hash: SHA-256 of 00 and the record")];
+    compare("index_row", &listing(&row, &key_fields.into_iter().chain(value_fields).collect()));
+    let header = view.block_header(workspace(5), WorkspaceOffset::FIRST).unwrap();
+    let fields = vec![
+        (1, "version 1"),
+        (8, "height 1"),
+        (32, "leaf hash"),
+        (32, "root of the tree of one leaf: the leaf"),
+        (8, "log time 1000"),
+        (8, "log index 11"),
+    ];
+    compare("block_header", &listing(&header.encode(), &fields));
+    assert_eq!(header.root.as_bytes(), &leaf);
 }

@@ -4,6 +4,22 @@ use gapless_partition::{Condition, NewId, Operation, Value, Write};
 
 use super::{define_command, definition, event, name, write_command};
 
+/// The same, with a window of 24 milliseconds, and with a retry behind each command: of the one a little earlier, whose key is
+/// known, and now and then of one whose key is not any more.
+pub(crate) fn with_retries(count: usize) -> Vec<Vec<u8>> {
+    let mut definition = definition();
+    definition.idempotency.window_ms = 24;
+    let mut all = vec![define_command(&definition)];
+    // The definition in the middle has another window.
+    let writes: Vec<Vec<u8>> = commands(count).into_iter().filter(|command| command[1] == 1).collect();
+    for (at, command) in writes.iter().enumerate() {
+        all.push(command.clone());
+        let ago = if at % 5 == 4 { 20 } else { 4 };
+        all.extend(at.checked_sub(ago).map(|earlier| writes[earlier].clone()));
+    }
+    all
+}
+
 /// The replicated log: a definition, then writes of all kinds, some of which are refused.
 pub(crate) fn commands(count: usize) -> Vec<Vec<u8>> {
     let mut commands = vec![define_command(&definition())];

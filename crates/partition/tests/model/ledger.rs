@@ -14,8 +14,16 @@ const FIRST_SINGLETON: u64 = 65_536;
 /// What a write should get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    Event { offset: u64, sequence: u64, time: u64, ids: Vec<(u16, u64)>, numbers: Vec<(String, u64)> },
+    Event {
+        offset: u64,
+        sequence: u64,
+        time: u64,
+        ids: Vec<(u16, u64)>,
+        numbers: Vec<(String, u64)>,
+    },
     Refused(No),
+    /// The outcome at this offset.
+    Again(u64),
 }
 
 /// Why not; everything but the words.
@@ -40,6 +48,18 @@ pub(crate) struct Ledger {
     pub(crate) time: u64,
     /// Partition offset of the last outcome.
     pub(crate) offset: u64,
+    /// Keys by workspace and client: what was asked for last under each.
+    keys: BTreeMap<(u64, &'static str, u64), Asked>,
+    /// What was decided before this time is forgotten.
+    forgotten_before: u64,
+}
+
+/// A write that decided its key.
+#[derive(Clone, Debug)]
+struct Asked {
+    write: Write<'static>,
+    time: u64,
+    offset: u64,
 }
 
 /// A workspace.
@@ -104,6 +124,7 @@ impl Ledger {
                     definition.records.insert(name(TYPES[record]), RecordRule { singleton });
                 }
                 Edit::NoType(record) => drop(definition.records.remove(TYPES[record])),
+                Edit::Window(milliseconds) => definition.idempotency.window_ms = milliseconds,
                 Edit::Partitions(count) => definition.partitions = count.try_into().unwrap(),
                 Edit::Rename => definition.name = name("other"),
             }
@@ -142,6 +163,10 @@ impl Ledger {
                 self.singletons.push(record.to_string());
             }
         }
+        // What has expired by now stays so.
+        if let Some(last) = self.time.checked_sub(self.window()) {
+            self.forgotten_before = self.forgotten_before.max(last + 1);
+        }
         self.definition = Some(new.clone());
         true
     }
@@ -151,8 +176,28 @@ impl Ledger {
         Some(FIRST_SINGLETON + at as u64)
     }
 
+    /// For how long keys are known; a day in a namespace that is not defined.
+    fn window(&self) -> u64 {
+        self.definition.as_ref().map_or(86_400_000, |definition| definition.idempotency.window_ms)
+    }
+
+    /// What a write under a key gets.
+    pub(crate) fn ask(&mut self, key: u64, write: &Write<'static>) -> Expected {
+        let place = (write.workspace.get(), write.client, key);
+        let counts =
+            |asked: &&Asked| self.time - asked.time < self.window() && asked.time >= self.forgotten_before;
+        match self.keys.get(&place).filter(counts) {
+            Some(asked) if asked.write == *write => return Expected::Again(asked.offset),
+            Some(_) => return no(RefusalCode::IdempotencyKeyReused),
+            None => {}
+        }
+        let asked = Asked { write: write.clone(), time: self.time, offset: self.offset };
+        self.keys.insert(place, asked);
+        self.write(write)
+    }
+
     /// What a write gets; and the state after it, if it is an event.
-    pub(crate) fn write(&mut self, write: &Write<'static>) -> Expected {
+    fn write(&mut self, write: &Write<'static>) -> Expected {
         let id = write.workspace.get();
         let Some(definition) = &self.definition else { return no(RefusalCode::WrongKind) };
         if !id.is_multiple_of(u64::from(definition.partitions.get())) {
@@ -188,7 +233,9 @@ impl Ledger {
         let mut known: BTreeSet<u64> = space.records.keys().copied().collect();
         let mut raw_seen = BTreeSet::new();
         let mut numbers = Vec::new();
-        let mut exhausted = ids.iter().any(|(_, id)| *id > LAST_RECORD);
+        // The first number that there is not, of each sequence that the write takes; refused once all else was found right.
+        let mut exhausted: Vec<(&str, Option<u16>)> = Vec::new();
+        let mut order: Vec<&str> = Vec::new();
         for (at, operation) in write.operations.iter().enumerate() {
             let refused = |code| No { operation: u16::try_from(at).ok(), ..plain(code) };
             let invalid = refused(RefusalCode::InvalidRecord);
@@ -234,26 +281,33 @@ impl Ledger {
                 Operation::NextNumber { sequence } => {
                     let first = self.kinds[write.kind].get(*sequence);
                     let first = *first.ok_or(refused(RefusalCode::UnknownSequence))?;
+                    if !order.contains(sequence) {
+                        order.push(sequence);
+                    }
                     let last = space.numbers.get(*sequence).copied();
                     match last.map_or(Some(first), |last| last.checked_add(1)) {
                         Some(number) => {
                             space.numbers.insert((*sequence).to_owned(), number);
                             numbers.push(((*sequence).to_owned(), number));
                         }
-                        // Refused once everything else has been found right.
-                        None => exhausted = true,
+                        None if exhausted.iter().all(|(known, _)| known != sequence) => {
+                            exhausted.push((sequence, u16::try_from(at).ok()));
+                        }
+                        None => {}
                     }
                 }
             }
         }
         references(write, &raw_seen)?;
-        if exhausted {
-            let records = ids.iter().any(|(_, id)| *id > LAST_RECORD);
-            return Err(plain(if records {
-                RefusalCode::InvalidRecord
-            } else {
-                RefusalCode::UnknownSequence
-            }));
+        if let Some((raw, _)) = ids.iter().find(|(_, id)| *id > LAST_RECORD) {
+            let creates = |operation: &Operation<'_>| matches!(operation, Operation::CreateRecord { id: NewId::Raw(id), .. } if id == raw);
+            let operation = write.operations.iter().position(creates).and_then(|at| u16::try_from(at).ok());
+            return Err(No { operation, ..plain(RefusalCode::InvalidRecord) });
+        }
+        // Sequences are asked in the order in which the write names them first.
+        let of = |sequence: &&str| exhausted.iter().find(|(known, _)| known == sequence);
+        if let Some((_, operation)) = order.iter().find_map(of) {
+            return Err(No { operation: *operation, ..plain(RefusalCode::UnknownSequence) });
         }
         store_records(write, space, &ids, offset);
         space.events.push(self.offset);

@@ -16,6 +16,10 @@ const FIELDS: [&str; 3] = ["x", "y", "z"];
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Write(Plan),
+    /// An earlier write once more, under its key: so many writes ago.
+    Retry(usize),
+    /// The key of an earlier write, with another one to the same workspace by the same client.
+    Reuse(usize, Plan),
     Define(Vec<Edit>),
     Garbage(Vec<u8>),
     Time(i64),
@@ -37,6 +41,7 @@ pub(crate) enum Edit {
     Type(usize, bool),
     NoType(usize),
     Partitions(u16),
+    Window(u64),
     Rename,
 }
 
@@ -148,6 +153,8 @@ fn fields(given: &[(usize, Field)]) -> Vec<(&'static str, Value<'static>)> {
 pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         30 => plan().prop_map(Step::Write),
+        8 => (0..12_usize).prop_map(Step::Retry),
+        3 => (0..12_usize, plan()).prop_map(|(ago, plan)| Step::Reuse(ago, plan)),
         3 => proptest::collection::vec(edit(), 1..4).prop_map(Step::Define),
         1 => proptest::collection::vec(0..3_u8, 0..24).prop_map(Step::Garbage),
         3 => (-20..30_i64).prop_map(Step::Time),
@@ -170,6 +177,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         3 => (0..3_usize, any::<bool>()).prop_map(|(record, singleton)| Edit::Type(record, singleton)),
         1 => (0..3_usize).prop_map(Edit::NoType),
         1 => (1..3_u16).prop_map(Edit::Partitions),
+        4 => prop_oneof![Just(4_u64), Just(15), Just(60), Just(1000)].prop_map(Edit::Window),
         1 => Just(Edit::Rename),
     ]
 }

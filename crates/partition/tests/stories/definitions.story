@@ -130,6 +130,65 @@ write ws=1
 refused: WrongKind
   the namespace is not defined
 
+story: A record type that nobody declared can become a singleton; records of it that are there stay as they are.
+define shop
+----
+defined
+
+write ws=1
+create raw=1 order
+create raw=2 order
+----
+committed 2: workspace offset 1, client sequence 1, log index 11, time 1000
+  record 1 is 200001
+  record 2 is 200002
+
+define shop
+singleton order
+----
+defined
+
+records 1
+----
+200001 order created 1 changed 1
+200002 order created 1 changed 1
+
+write ws=1
+create raw=1 order
+----
+committed 4: workspace offset 2, client sequence 2, log index 13, time 1000
+  record 1 is 65536
+
+write ws=1
+create raw=1 order
+----
+refused: InvalidRecord in operation 0
+  singleton order exists already as 65536
+
+write ws=1
+create id=300000 order
+----
+refused: InvalidRecord in operation 0
+  order is a singleton and has its own id, not 300000
+
+write ws=1
+update 200001 a=1
+create raw=1 line
+----
+committed 7: workspace offset 3, client sequence 3, log index 16, time 1000
+  record 1 is 200003
+
+records 1
+----
+65536 order created 2 changed 2
+200001 order created 1 changed 3 a=1
+200002 order created 1 changed 1
+200003 line created 3 changed 3
+
+survives
+----
+the same after a crash and after rebuilding
+
 story: A record type that was declared as none cannot become a singleton.
 define shop
 plain order
@@ -356,7 +415,7 @@ sequences c 65000
 sequences d 65000
 ----
 definition refused
-  with the ids of all names it has 8840127 bytes; the most are 8388608
+  with the ids of all names it has 8840135 bytes; the most are 8388608
 
 define shop
 sequences a 65000

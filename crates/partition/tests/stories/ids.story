@@ -119,7 +119,7 @@ write ws=1
  create raw=1 order
  create id=9007199254740992 order
 ----
-refused: InvalidRecord
+refused: InvalidRecord in operation 0
   the workspace has no record ids left behind 9007199254740992
 
 write ws=1
@@ -127,7 +127,7 @@ write ws=1
  create raw=1 order
  create raw=2 order
 ----
-refused: InvalidRecord
+refused: InvalidRecord in operation 2
   the workspace has no record ids left behind 9007199254740991
 
 write ws=1
@@ -140,7 +140,7 @@ committed 14: workspace offset 2, client sequence 2, log index 23, time 1000
 write ws=1
  create raw=1 order
 ----
-refused: InvalidRecord
+refused: InvalidRecord in operation 0
   the workspace has no record ids left behind 9007199254740992
 
 write ws=1
@@ -161,7 +161,7 @@ opened: checkpoint at nothing, folded 0
 write ws=1
  create raw=1 order
 ----
-refused: InvalidRecord
+refused: InvalidRecord in operation 0
   the workspace has no record ids left behind 9007199254740992
 
 records 1

@@ -444,13 +444,13 @@ refused: InvalidRecord in operation 1
   the record would have 1001 fields; the most are 1000
 
 write ws=1
- create raw=1 order a=*1048568
+ create raw=1 order a=*1048535
 ----
 committed 12: workspace offset 5, client sequence 5, log index 21, time 1000
   record 1 is 200004
 
 write ws=1
- create raw=1 order a=*1048569
+ create raw=1 order a=*1048536
 ----
 refused: InvalidRecord in operation 0
   the record would have 1048577 bytes; the most are 1048576
@@ -467,7 +467,7 @@ write ws=1
 committed 15: workspace offset 6, client sequence 6, log index 24, time 1000
 
 write ws=1
- update 200004 a=*1048564
+ update 200004 a=*1048531
 ----
 committed 16: workspace offset 7, client sequence 7, log index 25, time 1000
 
@@ -482,7 +482,7 @@ records 1
 200001 (255 bytes) created 1 changed 1
 200002 order created 2 changed 3 (1000 fields)
 200003 order created 4 changed 4 (1000 fields)
-200004 order created 5 changed 7 a=(1048564 bytes) b=null
+200004 order created 5 changed 7 a=(1048531 bytes) b=null
 
 story: A singleton is limited under its raw id and its fixed id together.
 shop

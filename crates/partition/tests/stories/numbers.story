@@ -111,7 +111,7 @@ write ws=1
  number last
  number last
 ----
-refused: UnknownSequence
+refused: UnknownSequence in operation 1
   sequence last has no numbers left behind 18446744073709551614
 
 write ws=1
@@ -123,7 +123,7 @@ committed 3: workspace offset 1, client sequence 1, log index 12, time 1000
 write ws=1
  number last
 ----
-refused: UnknownSequence
+refused: UnknownSequence in operation 0
   sequence last has no numbers left behind 18446744073709551615
 
 restart
@@ -133,7 +133,7 @@ opened: checkpoint at nothing, folded 0
 write ws=1
  number last
 ----
-refused: UnknownSequence
+refused: UnknownSequence in operation 0
   sequence last has no numbers left behind 18446744073709551615
 
 write ws=1

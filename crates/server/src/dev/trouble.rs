@@ -45,6 +45,10 @@ pub(super) fn log_refused(error: &AppendError) -> anyhow::Error {
 pub(super) fn fault(error: &Fault) -> anyhow::Error {
     let next = match error {
         Fault::Append(error) => after_append(error),
+        Fault::Violation(_) => {
+            "`gapless verify` on the ledger says what else differs; if you trust its log, remove its directory `store`, which is \
+             made anew from the log at the next start"
+        }
         _ => CHECK_THE_DISK,
     };
     Refusal::new(format!("the partition stopped: {error}"), next).into()

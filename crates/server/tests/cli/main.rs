@@ -9,3 +9,4 @@ mod inspect;
 mod refusals;
 mod support;
 mod verify;
+mod verify_partition;
