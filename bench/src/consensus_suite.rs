@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -25,6 +25,8 @@ use crate::report::{right_aligned, table};
 use crate::samples::Spread;
 
 const ENTRY_BYTES: usize = 256;
+/// Entries one after the other before anything is measured: the first syncs of a new file are slower.
+const WARM_UP: usize = 200;
 
 #[derive(Debug, Args)]
 pub(crate) struct ConsensusArguments {
@@ -107,7 +109,8 @@ async fn append(directory: &Path, count: usize, in_flight: usize) -> Result<Run>
     let directory = tempfile::tempdir_in(directory)?;
     let (log, _) = Log::open(Arc::new(RealIo), directory.path(), Options::replicated())?;
     let entry = [Bytes::from(vec![7; ENTRY_BYTES])];
-    log.append_next(&entry)?.await?;
+    keep_in_flight(WARM_UP, 1, || Ok(log.append_next(&entry)?)).await?;
+    next_segment(|| log.statistics().segments_prepared).await;
     let (before, start) = (log.statistics().syncs, Instant::now());
     keep_in_flight(count, in_flight, || Ok(log.append_next(&entry)?)).await?;
     let run = measured(count, start, log.statistics().syncs - before);
@@ -124,15 +127,24 @@ async fn propose(directory: &Path, count: usize, in_flight: usize) -> Result<Run
     let node = Node::open(Arc::new(RealIo), Arc::new(Nobody), Arc::new(Idle), config).await?;
     node.leadership().wait_for(|now| now.is_ready()).await?;
     let entry = Bytes::from(vec![7; ENTRY_BYTES]);
-    let (before, start) = (node.statistics().log.syncs, Instant::now());
-    let proposed = || {
+    let propose = || {
         let ticket = node.propose(entry.clone());
         Ok(async move { ticket.await.map(|_| ()) })
     };
-    keep_in_flight(count, in_flight, proposed).await?;
+    keep_in_flight(WARM_UP, 1, propose).await?;
+    next_segment(|| node.statistics().log.segments_prepared).await;
+    let (before, start) = (node.statistics().log.syncs, Instant::now());
+    keep_in_flight(count, in_flight, propose).await?;
     let run = measured(count, start, node.statistics().log.syncs - before);
     node.close().await?;
     Ok(run)
+}
+
+/// Waits until the next segment is filled with zeros: that happens once after opening, and would be measured otherwise.
+async fn next_segment(prepared: impl Fn() -> u64) {
+    while prepared() == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 fn measured(count: usize, start: Instant, syncs: u64) -> Run {
