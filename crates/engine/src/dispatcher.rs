@@ -156,6 +156,9 @@ impl Dispatcher {
     fn remove(&self, core: &mut Core, partition: PartitionId) {
         let node = &self.0;
         core.dispatch.close(partition);
+        if let Some(others) = &mut core.others {
+            others.dropped(partition);
+        }
         let mut slots = node.slots.write().unwrap_or_else(PoisonError::into_inner);
         let slot = slots.remove(&partition);
         drop(slots);
@@ -178,7 +181,11 @@ impl Machine for Dispatcher {
         let delivered = match entry.body {
             CommittedBody::Blank => Delivered::new(),
             CommittedBody::Members(members) => {
+                let voters = members.all_voters().into_iter().collect();
                 core.members = members;
+                if let Some(others) = &mut core.others {
+                    others.set_voters(voters, node.catalog().partitions());
+                }
                 Delivered::new()
             }
             CommittedBody::Entry(bytes) => match Entry::decode(&bytes) {
@@ -198,7 +205,13 @@ impl Machine for Dispatcher {
             commands.last().map(|(offset, _)| (*partition, *offset))
         };
         core.watermarks.durable(index);
-        core.watermarks.dispatched(index, delivered.iter().filter_map(last).collect::<Vec<_>>());
+        let dispatched: Vec<_> = delivered.iter().filter_map(last).collect();
+        core.watermarks.dispatched(index, dispatched.iter().copied());
+        if let Some(others) = &mut core.others {
+            for (partition, offset) in dispatched {
+                others.dispatched(partition, Reach { offset, index });
+            }
+        }
         let time = time.max(core.time);
         drop(core);
         let now = node.clock.monotonic();

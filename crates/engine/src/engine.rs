@@ -27,6 +27,7 @@ use crate::log_time::{Clock, MachineClock};
 use crate::node::{Durable, Node, Parts};
 use crate::proposing::{self, Request};
 use crate::recall::{Recall, RecallLimits};
+use crate::reports::{self, NoPeers, Peers, Report};
 use crate::retention::Retention;
 use crate::slot::PartitionState;
 use crate::watermarks::Marks;
@@ -52,6 +53,10 @@ pub struct Config {
     pub network: Arc<dyn Network>,
     /// Gives what this node offers to others to the transport.
     pub attach: Option<Arc<dyn Fn(Arc<dyn Inbound>) + Send + Sync>>,
+    /// How nodes tell each other how far they are.
+    pub peers: Arc<dyn Peers>,
+    /// How often they do.
+    pub report_interval: Duration,
     /// Times and chances of consensus.
     pub consensus: Settings,
     /// The replicated log.
@@ -94,6 +99,8 @@ impl Config {
             start,
             network,
             attach: None,
+            peers: Arc::new(NoPeers),
+            report_interval: Duration::from_millis(250),
             consensus: Settings::default(),
             log: gapless_log::Options::replicated(),
             partitions: gapless_partition::Options::new(),
@@ -167,6 +174,7 @@ impl Engine {
         let admission = Admission::new(config.admission, config.clock.clone(), None)
             .map_err(|error| OpenError::Configuration(error.to_string()))?;
         let node = Arc::new(Node::new(Parts {
+            id: config.identity.node,
             group: config.identity.group,
             io: config.io.clone(),
             clock: config.clock.clone(),
@@ -196,6 +204,7 @@ impl Engine {
         let tasks = vec![
             runtime.spawn(proposing::run(node.clone(), receiver)),
             runtime.spawn(keeper::run(node.clone(), retention, config.housekeeping)),
+            runtime.spawn(reports::run(node.clone(), config.peers.clone(), config.report_interval)),
         ];
         Ok(Self(Arc::new(Inner {
             node,
@@ -250,6 +259,11 @@ impl Engine {
             _ = leadership.wait_for(somebody_else) => {}
             _ = leads.wait_for(|leads| *leads) => {}
         }
+    }
+
+    /// Takes in what another node tells. Nobody but a leader keeps it.
+    pub fn receive(&self, report: &Report) {
+        reports::receive(&self.0.node, report);
     }
 
     /// Every partition of this node, by id.

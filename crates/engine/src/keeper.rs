@@ -180,7 +180,12 @@ async fn cut(node: &Arc<Node>, retention: &Retention, housekeeping: &Housekeepin
     let statistics = node.replicator().statistics();
     let needs = {
         let core = node.core();
-        Needs { partitions: core.watermarks.all_needed_from().collect(), ..Needs::default() }
+        Needs {
+            partitions: core.watermarks.all_needed_from().collect(),
+            domains: Vec::new(),
+            replicas: core.others.as_ref().map(|others| others.missing()).unwrap_or_default(),
+            acknowledgements: core.others.as_ref().map(|others| others.min_required()),
+        }
     };
     let alone = node.core().members.addresses.len() <= 1;
     let log = Replicated { end, first, bytes: statistics.log.segments * u64::from(SEGMENT_BYTES) };

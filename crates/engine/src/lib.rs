@@ -34,6 +34,7 @@ mod proposing;
 mod ranges;
 mod reads;
 pub mod recall;
+mod reports;
 pub mod retention;
 mod slot;
 mod snapshot;
@@ -50,6 +51,7 @@ pub use error::{BarrierError, Blocked, CatalogError, NotLeader, OpenError, ReadE
 pub use gapless_consensus::{Leader, NodeId};
 pub use keeper::Housekeeping;
 pub use reads::{Consistency, ReadOptions};
+pub use reports::{NoPeers, Peers, Report};
 pub use slot::{Applied, PartitionState};
 pub use subscription::{Follow, Followed, Subscription};
 pub use workers::Workers;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use gapless_consensus::{Members, Replicator};
+use gapless_consensus::{Members, NodeId, Replicator};
 use gapless_log::io::Io;
 use gapless_types::{GroupId, LogIndex, NamespaceId, PartitionId};
 use tokio::runtime::Handle;
@@ -22,15 +22,17 @@ use crate::admission::Admission;
 use crate::catalog::{Catalog, CatalogFile};
 use crate::entry::MachineVersion;
 use crate::limits::MAX_REMEMBERED_FATES;
-use crate::log_time::{Clock, LogTime};
+use crate::log_time::{Clock, LeaderClock, LogTime};
 use crate::offsets::{BatchId, Dispatch, Fate, Proposer};
 use crate::recall::Recall;
+use crate::reports::Others;
 use crate::slot::{PartitionState, Slot};
 use crate::watermarks::Watermarks;
 use crate::workers::Workers;
 
 /// What the tasks of a node share.
 pub(crate) struct Node {
+    pub(crate) id: NodeId,
     pub(crate) group: GroupId,
     pub(crate) io: Arc<dyn Io>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -83,6 +85,10 @@ pub(crate) struct Core {
     pub(crate) time: LogTime,
     pub(crate) machine_version: MachineVersion,
     pub(crate) members: Members,
+    /// The clock of a leader.
+    pub(crate) leader_clock: Option<LeaderClock>,
+    /// What a leader knows of the other voters; none if there are none.
+    pub(crate) others: Option<Others>,
     /// Batches that are committed and not dispatched yet.
     awaited: BTreeMap<LogIndex, BatchId>,
     /// Entries that were dispatched before anybody said whose they are.
@@ -98,6 +104,8 @@ impl Core {
             time: LogTime::ZERO,
             machine_version: MachineVersion::FIRST,
             members: Members::default(),
+            leader_clock: None,
+            others: None,
             awaited: BTreeMap::new(),
             fates: BTreeMap::new(),
         }
@@ -142,6 +150,7 @@ impl Core {
 
 /// What a node is made of.
 pub(crate) struct Parts {
+    pub(crate) id: NodeId,
     pub(crate) group: GroupId,
     pub(crate) io: Arc<dyn Io>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -161,6 +170,7 @@ impl Node {
         let core = Core::new(Watermarks::starting_at(parts.durable.covered));
         let announced = parts.durable.covered.map_or(0, |covered| covered.get() + 1);
         Self {
+            id: parts.id,
             group: parts.group,
             io: parts.io,
             clock: parts.clock,

@@ -121,7 +121,7 @@ struct Proposing {
     node: Arc<Node>,
     waiting: VecDeque<Request>,
     tickets: FuturesUnordered<BoxFuture<'static, Settled>>,
-    leading: Option<(Term, LeaderClock)>,
+    leading: Option<Term>,
     /// Nothing can be proposed before something resolves.
     is_blocked: bool,
 }
@@ -143,7 +143,7 @@ impl Proposing {
 
     fn lead_or_follow(&mut self, leadership: &Leadership) {
         let term = leadership.is_ready().then_some(leadership.term);
-        if term == self.leading.as_ref().map(|(term, _)| *term) {
+        if term == self.leading {
             return;
         }
         self.follow();
@@ -155,7 +155,12 @@ impl Proposing {
     fn follow(&mut self) {
         self.leading = None;
         self.node.leads.send_replace(false);
-        self.node.core().proposer.step_down();
+        {
+            let mut core = self.node.core();
+            core.proposer.step_down();
+            core.leader_clock = None;
+            core.others = None;
+        }
         self.node.recall.step_down();
         self.node.acks.clear();
         for request in std::mem::take(&mut self.waiting) {
@@ -172,15 +177,18 @@ impl Proposing {
             let mut core = self.node.core();
             core.forget_flights();
             let _failed = core.proposer.lead();
-            core.time
+            let mut clock = LeaderClock::begin(self.node.clock.clone(), core.time);
+            let time = clock.stamp();
+            core.leader_clock = Some(clock);
+            core.begin_to_lead(self.node.id);
+            time
         };
         self.node.recall.lead();
-        let mut clock = LeaderClock::begin(self.node.clock.clone(), time);
-        let mut entry = EntryEncoder::new(self.node.group, NEWEST_MACHINE, clock.stamp());
+        let mut entry = EntryEncoder::new(self.node.group, NEWEST_MACHINE, time);
         entry.push(&EntryRecord::Term).expect("a term fits an entry of its own");
         // Nobody waits for it: it says that the time of this leader begins.
         drop(self.node.replicator().propose(entry.finish()));
-        self.leading = Some((term, clock));
+        self.leading = Some(term);
         self.node.leads.send_replace(true);
     }
 
@@ -299,9 +307,9 @@ impl Proposing {
         true
     }
 
-    fn new_entry(&mut self) -> EntryEncoder {
-        let (_, clock) = self.leading.as_mut().expect("only a leader proposes");
-        EntryEncoder::new(self.node.group, NEWEST_MACHINE, clock.stamp())
+    fn new_entry(&self) -> EntryEncoder {
+        let time = self.node.core().leader_clock.as_mut().expect("only a leader proposes").stamp();
+        EntryEncoder::new(self.node.group, NEWEST_MACHINE, time)
     }
 
     fn hand_over(

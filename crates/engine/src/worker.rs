@@ -185,11 +185,14 @@ fn apply_slice(node: &Node, slot: &Slot, slice: &[Work]) -> Result<(), End> {
     }
     let wants_checkpoint = end.is_ok() && partition.wants_checkpoint();
     if let Some(reach) = reach_of(partition) {
-        let watermarks = &mut node.core().watermarks;
+        let mut core = node.core();
         // One that was opened again applies once more what it had lost; that is nothing new to anybody.
-        let known = watermarks.marks(slot.id).and_then(|marks| marks.applied);
+        let known = core.watermarks.marks(slot.id).and_then(|marks| marks.applied);
         if known < Some(reach.offset) {
-            let _ = watermarks.applied(slot.id, slot.incarnation, reach);
+            let _ = core.watermarks.applied(slot.id, slot.incarnation, reach);
+        }
+        if let Some(others) = &mut core.others {
+            others.applied(slot.id, reach);
         }
     }
     report(slot, partition);

@@ -1,0 +1,207 @@
+//! What nodes tell the leader: how far they are, and what their clocks say.
+//!
+//! A report is cumulative and may be lost, repeated or late: the next one says it all again. The leader keeps from it who has what
+//! (the acknowledgement tracker), which holds the cut of the replicated log, and whether its own clock is where the others' are.
+//!
+//! Must not know: how a report travels, what was applied.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use gapless_consensus::{Leader, NodeId};
+use gapless_types::{LogIndex, PartitionId};
+
+use crate::acknowledgements::{Acknowledgements, Quorum, Rule};
+use crate::limits::MAX_CLOCK_SKEW;
+use crate::log_time::VoterClocks;
+use crate::node::{Core, Node};
+use crate::watermarks::Reach;
+
+/// What a node tells the leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Who tells.
+    pub from: NodeId,
+    /// Its clock: time since 1970.
+    pub wall: Duration,
+    /// The replicated log is on stable storage there up to here.
+    pub durable: Option<LogIndex>,
+    /// The last outcome of every partition there.
+    pub partitions: Vec<(PartitionId, Reach)>,
+}
+
+/// How reports travel.
+pub trait Peers: Send + Sync + 'static {
+    /// Gives a report to the node that leads. Nobody minds if it is lost.
+    fn report(&self, to: Leader, report: Report) -> BoxFuture<'static, ()>;
+}
+
+/// For a node without others.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoPeers;
+
+impl Peers for NoPeers {
+    fn report(&self, _to: Leader, _report: Report) -> BoxFuture<'static, ()> {
+        Box::pin(async {})
+    }
+}
+
+/// What a leader knows of the others.
+#[derive(Debug)]
+pub(crate) struct Others {
+    me: NodeId,
+    voters: Vec<NodeId>,
+    tracker: Acknowledgements,
+    clocks: VoterClocks,
+    durable: BTreeMap<NodeId, LogIndex>,
+}
+
+impl Others {
+    /// This node begins to lead these voters.
+    pub(crate) fn new(me: NodeId, voters: Vec<NodeId>) -> Self {
+        Self {
+            me,
+            clocks: VoterClocks::new(voters.iter().copied()),
+            voters,
+            tracker: Acknowledgements::default(),
+            durable: BTreeMap::new(),
+        }
+    }
+
+    /// The membership is another one.
+    pub(crate) fn set_voters(&mut self, voters: Vec<NodeId>, partitions: impl IntoIterator<Item = PartitionId>) {
+        self.clocks.set_voters(voters.iter().copied());
+        self.durable.retain(|node, _| voters.contains(node));
+        self.voters = voters;
+        for partition in partitions {
+            self.register(partition);
+        }
+    }
+
+    fn register(&mut self, partition: PartitionId) {
+        let quorum = Quorum { members: self.voters.iter().copied().collect(), rule: Rule::Majority };
+        self.tracker.register(partition, quorum);
+    }
+
+    /// Something was dispatched to a partition.
+    pub(crate) fn dispatched(&mut self, partition: PartitionId, reach: Reach) {
+        self.tracker.durable(reach.index);
+        if self.tracker.min_required(partition).is_err() {
+            self.register(partition);
+        }
+        self.tracker.append(partition, reach.offset, reach.index).expect("it is registered");
+    }
+
+    /// A partition is gone.
+    pub(crate) fn dropped(&mut self, partition: PartitionId) {
+        let _ = self.tracker.remove(partition);
+    }
+
+    /// This node has applied so far.
+    pub(crate) fn applied(&mut self, partition: PartitionId, reach: Reach) {
+        let _ = self.tracker.applied_through(partition, reach.offset);
+        let _ = self.tracker.acknowledge_through(partition, reach.offset, reach.index, self.me);
+    }
+
+    fn take_in(&mut self, report: &Report, now: Duration) {
+        self.clocks.read(report.from, report.wall, now);
+        if let Some(durable) = report.durable {
+            let known = self.durable.entry(report.from).or_insert(durable);
+            *known = durable.max(*known);
+        }
+        for (partition, reach) in &report.partitions {
+            // One that is ahead, or of a partition that is gone, says nothing that counts.
+            let _ = self.tracker.acknowledge_through(*partition, reach.offset, reach.index, report.from);
+        }
+        self.tracker.release_finished();
+    }
+
+    /// The lowest entry that is not on enough nodes, or not applied here.
+    pub(crate) fn min_required(&self) -> LogIndex {
+        self.tracker.marks(LogIndex::FIRST).min_required
+    }
+
+    /// The first entry that each of the other voters has not got, as far as it has told.
+    pub(crate) fn missing(&self) -> Vec<(NodeId, LogIndex)> {
+        let others = self.voters.iter().filter(|node| **node != self.me);
+        let missing = |node: &NodeId| {
+            let has = self.durable.get(node).copied();
+            (*node, has.map_or(LogIndex::FIRST, |has| has.next().unwrap_or(has)))
+        };
+        others.map(missing).collect()
+    }
+}
+
+impl Core {
+    /// What a leader among several voters keeps of the others; nothing for one that is alone.
+    pub(crate) fn begin_to_lead(&mut self, me: NodeId) {
+        let voters: Vec<NodeId> = self.members.all_voters().into_iter().collect();
+        self.others = (voters.len() > 1).then(|| Others::new(me, voters));
+    }
+}
+
+/// Tells the leader, until the node closes.
+pub(crate) async fn run(node: Arc<Node>, peers: Arc<dyn Peers>, interval: Duration) {
+    let mut closing = node.closing.subscribe();
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            _ = closing.wait_for(|closing| *closing) => return,
+            _ = ticks.tick() => {}
+        }
+        let leadership = node.replicator().leadership().borrow().clone();
+        let report = report_of(&node);
+        match leadership.leader {
+            Some(_) if leadership.is_self => {
+                receive(&node, &report);
+                step_back_if_skewed(&node).await;
+            }
+            Some(leader) => peers.report(leader, report).await,
+            None => {}
+        }
+    }
+}
+
+fn report_of(node: &Node) -> Report {
+    let core = node.core();
+    let reach = |marks: &crate::watermarks::Marks| {
+        Some(Reach { offset: marks.applied?, index: marks.applied_index? })
+    };
+    let partitions = core.watermarks.all().filter_map(|(id, _, marks)| Some((id, reach(&marks)?))).collect();
+    drop(core);
+    let durable = node.replicator().progress().borrow().durable;
+    Report { from: node.id, wall: node.clock.wall(), durable, partitions }
+}
+
+/// Takes in what a node tells. Nobody but a leader keeps it.
+pub(crate) fn receive(node: &Node, report: &Report) {
+    let now = node.clock.monotonic();
+    if let Some(others) = &mut node.core().others {
+        others.take_in(report, now);
+    }
+}
+
+/// A leader whose clock is far from the others' gives up: log time would go astray with it.
+async fn step_back_if_skewed(node: &Node) {
+    let skewed = {
+        let core = node.core();
+        match (&core.leader_clock, &core.others) {
+            (Some(clock), Some(others)) => {
+                let skew = clock.check_skew(&others.clocks, MAX_CLOCK_SKEW).err();
+                let successor = others.missing().into_iter().max_by_key(|(_, missing)| *missing);
+                skew.zip(successor)
+            }
+            _ => None,
+        }
+    };
+    if let Some((skew, (successor, _))) = skewed {
+        node.alarm(format!("{skew}; giving up leadership"));
+        if let Err(error) = node.replicator().transfer_leadership(successor).await {
+            node.alarm(format!("leadership could not be handed over: {error}"));
+        }
+    }
+}
