@@ -203,7 +203,12 @@ impl Engine {
         let (requests, receiver) = mpsc::channel(QUEUED_REQUESTS);
         let tasks = vec![
             runtime.spawn(proposing::run(node.clone(), receiver)),
-            runtime.spawn(keeper::run(node.clone(), retention, config.housekeeping)),
+            runtime.spawn(keeper::run(
+                node.clone(),
+                retention,
+                config.housekeeping,
+                config.log.segment_bytes,
+            )),
             runtime.spawn(reports::run(node.clone(), config.peers.clone(), config.report_interval)),
         ];
         Ok(Self(Arc::new(Inner {

@@ -13,7 +13,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_types::limits::SEGMENT_BYTES;
 use gapless_types::{LogIndex, PartitionId};
 
 use crate::admission::Backlog;
@@ -43,7 +42,12 @@ impl Default for Housekeeping {
 }
 
 /// Keeps house until the node closes.
-pub(crate) async fn run(node: Arc<Node>, retention: Arc<Retention>, housekeeping: Housekeeping) {
+pub(crate) async fn run(
+    node: Arc<Node>,
+    retention: Arc<Retention>,
+    housekeeping: Housekeeping,
+    segment_bytes: u32,
+) {
     let mut closing = node.closing.subscribe();
     let mut ticks = tokio::time::interval(housekeeping.checkpoint_interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -59,7 +63,7 @@ pub(crate) async fn run(node: Arc<Node>, retention: Arc<Retention>, housekeeping
         }
         keep_catalog(&node).await;
         collect_garbage(&node).await;
-        cut(&node, &retention, &housekeeping).await;
+        cut(&node, &retention, &housekeeping, segment_bytes).await;
     }
 }
 
@@ -168,7 +172,7 @@ impl RetainedLog for Replicated {
     }
 }
 
-async fn cut(node: &Arc<Node>, retention: &Retention, housekeeping: &Housekeeping) {
+async fn cut(node: &Arc<Node>, retention: &Retention, housekeeping: &Housekeeping, segment_bytes: u32) {
     let Some(covered) = node.durable.borrow().covered else { return };
     let progress = *node.replicator().progress().borrow();
     let first = progress.first_kept.unwrap_or(LogIndex::FIRST);
@@ -188,7 +192,7 @@ async fn cut(node: &Arc<Node>, retention: &Retention, housekeeping: &Housekeepin
         }
     };
     let alone = node.core().members.addresses.len() <= 1;
-    let log = Replicated { end, first, bytes: statistics.log.segments * u64::from(SEGMENT_BYTES) };
+    let log = Replicated { end, first, bytes: statistics.log.segments * u64::from(segment_bytes) };
     let cut = retention.cut(&needs, &log, if alone { Peers::None } else { Peers::Some });
     for (holder, index) in &cut.dropped_out {
         node.alarm(format!("the replicated log is cut although {holder} needs entry {index}"));

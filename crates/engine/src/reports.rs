@@ -71,7 +71,11 @@ impl Others {
     }
 
     /// The membership is another one.
-    pub(crate) fn set_voters(&mut self, voters: Vec<NodeId>, partitions: impl IntoIterator<Item = PartitionId>) {
+    pub(crate) fn set_voters(
+        &mut self,
+        voters: Vec<NodeId>,
+        partitions: impl IntoIterator<Item = PartitionId>,
+    ) {
         self.clocks.set_voters(voters.iter().copied());
         self.durable.retain(|node, _| voters.contains(node));
         self.voters = voters;

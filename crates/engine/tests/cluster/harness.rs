@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use gapless_consensus::network::switchboard::Switchboard;
 use gapless_consensus::{Members, NodeId, Start};
+use gapless_engine::log_time::Clock;
 use gapless_engine::{
-    Acknowledgement, Config, Consistency, Engine, ReadError, ReadOptions, WriteError, WriteOptions,
+    Acknowledgement, Config, Consistency, Engine, Leader, Peers, ReadError, ReadOptions, Report, WriteError,
+    WriteOptions,
 };
 use gapless_log::Drive;
 use gapless_log::io::Io;
@@ -23,8 +26,39 @@ pub(crate) fn id(node: u64) -> NodeId {
 /// One node, and what survives it.
 pub(crate) struct Seat {
     pub(crate) io: MemoryIo,
+    pub(crate) clock: Arc<OffClock>,
     pub(crate) engine: Option<Engine>,
     start: Start,
+}
+
+/// Reports reach the node they are meant for at once, if it runs.
+#[derive(Clone, Default)]
+pub(crate) struct Hub(Arc<Mutex<BTreeMap<NodeId, Engine>>>);
+
+impl Peers for Hub {
+    fn report(&self, to: Leader, report: Report) -> BoxFuture<'static, ()> {
+        if let Some(engine) = self.0.lock().unwrap().get(&to.node) {
+            engine.receive(&report);
+        }
+        Box::pin(async {})
+    }
+}
+
+/// A clock that runs with the runtime's time, some time off.
+#[derive(Debug)]
+pub(crate) struct OffClock {
+    start: tokio::time::Instant,
+    pub(crate) off: Mutex<Duration>,
+}
+
+impl Clock for OffClock {
+    fn wall(&self) -> Duration {
+        Duration::from_secs(1_000_000) + self.start.elapsed() + *self.off.lock().unwrap()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed()
+    }
 }
 
 /// A cluster in one process, on the runtime's time.
@@ -32,6 +66,10 @@ pub(crate) struct Cluster {
     pub(crate) board: Switchboard,
     pub(crate) seats: BTreeMap<NodeId, Seat>,
     pub(crate) keep_entries: u64,
+    /// Beyond it voters that are behind are left behind.
+    pub(crate) max_retained_bytes: u64,
+    hub: Hub,
+    began: tokio::time::Instant,
     seed: u64,
 }
 
@@ -41,7 +79,24 @@ impl Cluster {
     }
 
     pub(crate) async fn found_keeping(count: u64, seed: u64, keep_entries: u64) -> Self {
-        let mut cluster = Self { board: Switchboard::new(seed), seats: BTreeMap::new(), keep_entries, seed };
+        Self::found_retaining(count, seed, keep_entries, u64::MAX).await
+    }
+
+    pub(crate) async fn found_retaining(
+        count: u64,
+        seed: u64,
+        keep_entries: u64,
+        max_retained_bytes: u64,
+    ) -> Self {
+        let mut cluster = Self {
+            board: Switchboard::new(seed),
+            seats: BTreeMap::new(),
+            keep_entries,
+            max_retained_bytes,
+            hub: Hub::default(),
+            began: tokio::time::Instant::now(),
+            seed,
+        };
         let address = |node: u64| (id(node), format!("node-{node}"));
         let members = Members::voting((1..=count).map(address)).unwrap();
         for node in 1..=count {
@@ -54,13 +109,15 @@ impl Cluster {
     }
 
     pub(crate) fn seat(&mut self, node: u64, start: Start) {
-        self.seats.insert(id(node), Seat { io: MemoryIo::new(), engine: None, start });
+        let clock = Arc::new(OffClock { start: self.began, off: Mutex::default() });
+        self.seats.insert(id(node), Seat { io: MemoryIo::new(), clock, engine: None, start });
     }
 
     /// Opens a node on what survived it.
     pub(crate) async fn start(&mut self, node: NodeId) {
         let config = self.config(node);
         let engine = Engine::open(config).await.unwrap();
+        self.hub.0.lock().unwrap().insert(node, engine.clone());
         self.seats.get_mut(&node).unwrap().engine = Some(engine);
     }
 
@@ -81,18 +138,23 @@ impl Cluster {
         config.housekeeping.keep_entries = self.keep_entries;
         config.housekeeping.checkpoint_interval = Duration::from_millis(200);
         config.on_threads = false;
+        config.clock = seat.clock.clone();
+        config.peers = Arc::new(self.hub.clone());
+        config.housekeeping.max_retained_bytes = self.max_retained_bytes;
         config
     }
 
     /// Ends a node as a power cut does.
     pub(crate) async fn kill(&mut self, node: NodeId) {
         self.board.detach(node);
+        self.hub.0.lock().unwrap().remove(&node);
         let seat = self.seats.get_mut(&node).unwrap();
         seat.io.power_cut();
         seat.engine.take().unwrap().kill().await;
     }
 
     pub(crate) async fn close_all(&mut self) {
+        self.hub.0.lock().unwrap().clear();
         for seat in self.seats.values_mut() {
             if let Some(engine) = seat.engine.take() {
                 engine.close().await;

@@ -104,7 +104,7 @@ async fn a_leader_that_is_cut_off_gives_no_outcome_and_loses_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_away_too_long_gets_a_snapshot() {
-    let mut cluster = Cluster::found_keeping(3, 4, 20).await;
+    let mut cluster = Cluster::found_retaining(3, 4, 20, 1).await;
     cluster.define(3).await;
     for number in 0..10 {
         cluster.write(number, &sale(number % 4)).await;
@@ -143,11 +143,69 @@ async fn a_node_that_was_away_too_long_gets_a_snapshot() {
     cluster.close_all().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_clock_is_wrong_gives_up_and_says_so() {
+    let mut cluster = Cluster::found(3, 6).await;
+    cluster.define(1).await;
+    let first = committed(&cluster.write(1, &sale(0)).await).committed_at;
+    let leader = cluster.leader().await;
+    // Set while it leads: nothing happens, because its term goes by the other clock.
+    *cluster.seats[&leader].clock.off.lock().unwrap() = Duration::from_secs(500);
+    let second = committed(&cluster.write(2, &sale(0)).await).committed_at;
+    assert!(second >= first && second < first + 100_000, "{first} {second}");
+    // Elected again with a wrong clock, it is found out.
+    let engine = cluster.engine(leader);
+    let other = cluster.running().into_iter().find(|node| *node != leader).unwrap();
+    engine.replicator().transfer_leadership(other).await.unwrap();
+    eventually("the other leads", || cluster.engine(other).replicator().leadership().borrow().is_ready())
+        .await;
+    eventually("it has caught up", || {
+        let mine = *engine.replicator().progress().borrow();
+        mine.appended == cluster.engine(other).replicator().progress().borrow().appended
+    })
+    .await;
+    cluster.engine(other).replicator().transfer_leadership(leader).await.unwrap();
+    eventually("it gives up", || {
+        engine.alarms().iter().any(|alarm| alarm.contains("giving up leadership"))
+            && !engine.replicator().leadership().borrow().is_self
+    })
+    .await;
+    let third = committed(&cluster.write(3, &sale(0)).await).committed_at;
+    assert!(third >= second);
+    cluster.agree().await;
+    cluster.close_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cut_waits_for_a_voter_that_is_behind() {
+    let mut cluster = Cluster::found_keeping(3, 7, 5).await;
+    cluster.define(1).await;
+    let leader = cluster.leader().await;
+    let behind = cluster.running().into_iter().find(|node| *node != leader).unwrap();
+    cluster.board.isolate(behind);
+    for number in 0..100 {
+        cluster.write_except(&[behind], number, &sale(0)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let leader = cluster.leader_except(&[behind]).await;
+    let kept = cluster.engine(leader).replicator().progress().borrow().first_kept.unwrap();
+    let has = cluster.engine(behind).replicator().progress().borrow().durable.unwrap();
+    assert!(kept <= has.next().unwrap(), "TRUNC-1: kept from {kept} on, but node {behind} has {has}");
+    cluster.board.heal();
+    eventually("the log is cut once it has caught up", || {
+        cluster.engine(leader).replicator().progress().borrow().first_kept.unwrap().get() > 50
+    })
+    .await;
+    assert_eq!(cluster.engine(behind).replicator().statistics().snapshots_installed, 0);
+    cluster.agree().await;
+    cluster.close_all().await;
+}
+
 /// One client per workspace, nodes that die and come back at random; nothing acknowledged is lost, nothing is written twice.
 async fn storm(nodes: u64, seed: u64, rounds: u64) {
     println!("seed {seed}");
     let mut chance = fastrand::Rng::with_seed(seed);
-    let mut cluster = Cluster::found_keeping(nodes, seed, 30).await;
+    let mut cluster = Cluster::found_retaining(nodes, seed, 30, 1).await;
     cluster.define(3).await;
     let mut acknowledged: BTreeMap<u64, BTreeMap<u64, _>> = BTreeMap::new();
     let mut number = 0;
