@@ -312,7 +312,7 @@ pub(crate) fn kind_of<'a>(
         let message = format!("the namespace has no kind {}", write.kind);
         return Ok(Err(Refusal::new(RefusalCode::WrongKind, message)));
     };
-    let has = match recent.kind(write.workspace) {
+    let has = match recent.get(write.workspace, write.client).map(|(kind, _)| kind) {
         Some(kind) => kind,
         None => {
             let row = reads.get(&rows::workspace::key(partition.namespace, write.workspace))?;
@@ -334,7 +334,7 @@ fn last_sequence(
     recent: &Recent,
     reads: &impl Reads,
 ) -> Result<Option<ClientSequence>, Fault> {
-    if let Some(last) = recent.client(write.workspace, write.client) {
+    if let Some((_, last)) = recent.get(write.workspace, write.client) {
         return Ok(Some(last));
     }
     let mut key = Vec::with_capacity(80);

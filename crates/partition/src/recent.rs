@@ -1,33 +1,45 @@
 //! What is known of workspaces that were written to lately: spares two reads of the store for most events. May forget, and never
 //! changes a result.
-
-use std::collections::HashMap;
+//!
+//! An entry takes one line of the processor's cache, and is found without following a pointer: with ten thousand busy workspaces
+//! every line that is not needed is a wait for memory.
 
 use gapless_types::{ClientSequence, WorkspaceId, WorkspaceKind};
+use twox_hash::XxHash3_64;
 
-/// Workspaces that are known at most; with more, all are forgotten.
-const MOST_WORKSPACES: usize = 16 << 10;
-/// Clients that are known of one workspace at most.
-const MOST_CLIENTS: usize = 4;
+/// Places there are at most.
+const MOST_PLACES: usize = 16 << 10;
+/// Places there are at first; they double as they fill.
+const FIRST_PLACES: usize = 64;
+/// Longest client that is remembered, in bytes.
+const LONGEST_CLIENT: usize = 32;
 
-/// Workspaces that were written to lately.
+/// Clients of workspaces that were written to lately, each in the only place it can be in.
 #[derive(Debug, Default)]
-pub(crate) struct Recent(HashMap<WorkspaceId, Workspace>);
+pub(crate) struct Recent {
+    places: Vec<Option<Known>>,
+    used: usize,
+}
 
-#[derive(Debug)]
-struct Workspace {
+/// What is known of a client in a workspace.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    workspace: WorkspaceId,
+    last: ClientSequence,
     kind: WorkspaceKind,
-    clients: Vec<(Box<str>, ClientSequence)>,
+    client_bytes: u8,
+    client: [u8; LONGEST_CLIENT],
 }
 
 impl Recent {
-    pub(crate) fn kind(&self, workspace: WorkspaceId) -> Option<WorkspaceKind> {
-        self.0.get(&workspace).map(|known| known.kind)
-    }
-
-    pub(crate) fn client(&self, workspace: WorkspaceId, client: &str) -> Option<ClientSequence> {
-        let known = self.0.get(&workspace)?;
-        known.clients.iter().find(|(name, _)| **name == *client).map(|(_, last)| *last)
+    /// The kind of a workspace and the last sequence of a client in it.
+    pub(crate) fn get(
+        &self,
+        workspace: WorkspaceId,
+        client: &str,
+    ) -> Option<(WorkspaceKind, ClientSequence)> {
+        let known = self.places.get(self.place_of(workspace, client)?)?.as_ref()?;
+        known.is(workspace, client).then_some((known.kind, known.last))
     }
 
     /// Takes note of a committed event.
@@ -38,18 +50,82 @@ impl Recent {
         client: &str,
         last: ClientSequence,
     ) {
-        if self.0.len() >= MOST_WORKSPACES && !self.0.contains_key(&workspace) {
-            self.0.clear();
+        if self.used * 2 >= self.places.len() && self.places.len() < MOST_PLACES {
+            self.grow();
         }
-        let known = self.0.entry(workspace).or_insert_with(|| Workspace { kind, clients: Vec::new() });
-        match known.clients.iter_mut().find(|(name, _)| **name == *client) {
-            Some((_, sequence)) => *sequence = last,
-            None => {
-                if known.clients.len() >= MOST_CLIENTS {
-                    known.clients.clear();
-                }
-                known.clients.push((client.into(), last));
+        let Some(place) = self.place_of(workspace, client) else { return };
+        let mut bytes = [0; LONGEST_CLIENT];
+        bytes[..client.len()].copy_from_slice(client.as_bytes());
+        let client_bytes = u8::try_from(client.len()).expect("at most 32");
+        let known = Known { workspace, last, kind, client_bytes, client: bytes };
+        self.used += usize::from(self.places[place].replace(known).is_none());
+    }
+
+    fn grow(&mut self) {
+        let count = (self.places.len() * 2).clamp(FIRST_PLACES, MOST_PLACES);
+        let before = std::mem::replace(&mut self.places, vec![None; count]);
+        self.used = 0;
+        for known in before.into_iter().flatten() {
+            let place = place(known.workspace, known.client(), count);
+            self.used += usize::from(self.places[place].replace(known).is_none());
+        }
+    }
+
+    /// Where a client is if it is known; none if it cannot be.
+    fn place_of(&self, workspace: WorkspaceId, client: &str) -> Option<usize> {
+        let fits = client.len() <= LONGEST_CLIENT && !self.places.is_empty();
+        fits.then(|| place(workspace, client.as_bytes(), self.places.len()))
+    }
+}
+
+impl Known {
+    fn client(&self) -> &[u8] {
+        &self.client[..usize::from(self.client_bytes)]
+    }
+
+    fn is(&self, workspace: WorkspaceId, client: &str) -> bool {
+        self.workspace == workspace && self.client() == client.as_bytes()
+    }
+}
+
+/// The place of a client among a power of two of them.
+fn place(workspace: WorkspaceId, client: &[u8], count: usize) -> usize {
+    let hash = XxHash3_64::oneshot_with_seed(workspace.get(), client);
+    usize::try_from(hash & (count as u64 - 1)).expect("below the count")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sequence(number: u64) -> ClientSequence {
+        ClientSequence::new(number).unwrap()
+    }
+
+    #[test]
+    fn what_is_known_is_right_however_many_there_are() {
+        let mut recent = Recent::default();
+        let clients =
+            ["a", "b", "a client with a name of 32 bytes", "one whose name is longer than 32 bytes"];
+        let mut found = 0;
+        for number in 1..=100_000_u64 {
+            let (workspace, client) = (WorkspaceId::new(number % 9001), clients[(number % 4) as usize]);
+            recent.learn(workspace, WorkspaceKind::new(3), client, sequence(number));
+            let known = recent.get(workspace, client);
+            assert_eq!(known.is_some(), client.len() <= LONGEST_CLIENT);
+            if let Some((kind, last)) = recent.get(WorkspaceId::new(number / 2 % 9001), "a") {
+                assert_eq!(kind, WorkspaceKind::new(3));
+                assert_eq!(last.get() % 4, 0, "another client's");
+                found += 1;
             }
         }
+        assert!(found > 0);
+        assert!(recent.places.len() <= MOST_PLACES);
+        assert_eq!(recent.get(WorkspaceId::new(1), "nobody"), None);
+    }
+
+    #[test]
+    fn an_entry_is_one_line_of_the_cache() {
+        assert!(size_of::<Option<Known>>() <= 64);
     }
 }

@@ -71,8 +71,9 @@ impl Context<'_> {
     ) -> Result<(), Fault> {
         let entry = Entry::Outcome(header.partition_offset);
         let value = rows::outcome::value(header.log_index, &header.digest);
-        trust::check(self.partition, self.level(), entry, &value, self.store)?;
-        batch.put(&rows::outcome::key(self.partition, header.partition_offset), &value)?;
+        let key = rows::outcome::key(self.partition, header.partition_offset);
+        trust::check(self.level(), entry, &key, &value, self.store)?;
+        batch.put(&key, &value)?;
         if let Some(write) = write {
             change(self, header, outcome, write, batch)?;
         }
@@ -136,12 +137,14 @@ fn grow_tree(
     let (partition, level, reads) = (context.partition, context.level(), context.store);
     let (namespace, workspace) = (partition.namespace, header.workspace);
     let place = rows::index::value(header.partition_offset, &leaf);
-    trust::check(partition, level, Entry::Event(workspace, offset.get()), &place, reads)?;
-    batch.put(&rows::index::key(namespace, workspace, offset.get()), &place)?;
+    let key = rows::index::key(namespace, workspace, offset.get());
+    trust::check(level, Entry::Event(workspace, offset.get()), &key, &place, reads)?;
+    batch.put(&key, &place)?;
     let roots = hashes::completed(&reads.lock(), namespace, workspace, offset, leaf)?;
     for (subtree, root) in roots {
-        trust::check(partition, level, Entry::Subtree(workspace, subtree), root.as_bytes(), reads)?;
-        batch.put(&rows::subtree::key(namespace, workspace, subtree), root.as_bytes())?;
+        let key = rows::subtree::key(namespace, workspace, subtree);
+        trust::check(level, Entry::Subtree(workspace, subtree), &key, root.as_bytes(), reads)?;
+        batch.put(&key, root.as_bytes())?;
     }
     Ok(())
 }
@@ -201,10 +204,11 @@ fn change_records(
     for (id, row) in &changed {
         value.clear();
         row.encode(&mut value);
+        let key = rows::record::key(partition.namespace, header.workspace, *id);
         if row.created == offset {
-            trust::check(partition, context.level(), Entry::Record(header.workspace, *id), &value, reads)?;
+            trust::check(context.level(), Entry::Record(header.workspace, *id), &key, &value, reads)?;
         }
-        batch.put(&rows::record::key(partition.namespace, header.workspace, *id), &value)?;
+        batch.put(&key, &value)?;
     }
     Ok(())
 }

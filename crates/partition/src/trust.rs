@@ -94,18 +94,18 @@ impl SequenceViolation {
     }
 }
 
-/// Refuses to write over an entry that a level checks.
+/// Refuses to write over an entry that a level checks. `key` is that of the entry, which whoever writes it has at hand.
 pub(crate) fn check(
-    partition: PartitionId,
     level: TrustLevel,
     entry: Entry,
+    key: &[u8],
     expected: &[u8],
     reads: &impl Reads,
 ) -> Result<(), Fault> {
     if !entry.is_checked(level) {
         return Ok(());
     }
-    match reads.get(&entry.key(partition))? {
+    match reads.get(key)? {
         Some(found) if found[..] != *expected => {
             let expected = Bytes::copy_from_slice(expected);
             Err(Fault::Violation(Box::new(SequenceViolation { entry, found, expected })))
