@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::consensus_suite::ConsensusArguments;
+use crate::engine_suite::EngineArguments;
 use crate::partition_suite::PartitionArguments;
 use crate::store_suite::{OurStoreArguments, StoreArguments};
 
@@ -20,6 +21,8 @@ pub(crate) struct CommandLine {
 pub(crate) enum Command {
     /// A group of one against its bare log
     Consensus(ConsensusArguments),
+    /// The engine: writers through the whole corridor, on one node and on three
+    Engine(EngineArguments),
     /// The log against a raw file and against its rivals
     Log(LogArguments),
     /// The partition: applies, restart, memory

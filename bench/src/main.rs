@@ -8,6 +8,11 @@ mod bars;
 mod cli;
 mod consensus_suite;
 mod counting_io;
+mod engine_isolation;
+mod engine_load;
+mod engine_report;
+mod engine_suite;
+mod engine_targets;
 mod first_number;
 mod flat_storage;
 mod instructions;
@@ -45,6 +50,7 @@ use crate::cli::{Command, CommandLine};
 fn main() -> Result<()> {
     match CommandLine::parse().command {
         Command::Consensus(arguments) => consensus_suite::run(&arguments),
+        Command::Engine(arguments) => engine_suite::run(&arguments),
         Command::Log(arguments) => log_suite::run(&arguments),
         Command::Partition(arguments) => partition_suite::run(&arguments),
         Command::Sequencer(arguments) => sequencer_suite::run(&arguments),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gapless_consensus::Leader;
-use gapless_partition::Fault;
+use gapless_partition::{Fault, ProofError};
 use gapless_types::{LogIndex, PartitionId};
 use thiserror::Error;
 
@@ -114,6 +114,9 @@ pub enum ReadError {
     /// Store or log could not be read.
     #[error(transparent)]
     Fault(#[from] Fault),
+    /// There is no such proof.
+    #[error(transparent)]
+    Proof(#[from] ProofError),
     /// The node is shutting down.
     #[error("the node is shutting down")]
     Closing,

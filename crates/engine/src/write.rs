@@ -73,7 +73,9 @@ impl Engine {
                 Recalled::Known(outcome) => return Ok(Acknowledgement { outcome, duplicate: true }),
                 Recalled::Reused => Answer::Reused,
                 Recalled::InFlight(waiter) => match waiter.answer().await {
-                    Answer::Outcome(outcome) => return Ok(Acknowledgement { outcome, duplicate: true }),
+                    Answer::Outcome(outcome) => {
+                        return Ok(Acknowledgement { duplicate: true, ..acknowledged(outcome) });
+                    }
                     other => other,
                 },
                 Recalled::New(flight) => {

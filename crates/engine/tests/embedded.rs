@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_engine::{
-    Acknowledgement, CatalogError, Config, Consistency, Engine, Follow, ReadOptions, Target, WriteError,
-    WriteOptions,
+    Acknowledgement, CatalogError, Config, Consistency, Engine, Follow, ReadError, ReadOptions, Target,
+    WriteError, WriteOptions,
 };
 use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
@@ -99,6 +99,48 @@ async fn numbers_are_dense_retries_get_the_first_and_a_restart_changes_nothing()
     assert!(is_reuse(&write(&engine, 4, &other).await.unwrap()));
     let next = write(&engine, 100, &sale(5)).await.unwrap();
     assert_eq!(committed(&next).numbers[0].1, 21);
+    engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn retries_at_the_same_time_get_the_first_outcome_in_the_same_shape() {
+    let io = Arc::new(MemoryIo::new());
+    let engine = open(&io).await;
+    engine.define(shop(1)).await.unwrap();
+    let first = write(&engine, 1, &sale(5)).await.unwrap();
+    engine.close().await;
+    // Nothing is recalled any more: one of them is proposed and comes back as a duplicate, the others wait for it.
+    let engine = open(&io).await;
+    let sale = sale(5);
+    for again in futures_util::future::join_all((0..4).map(|_| write(&engine, 1, &sale))).await {
+        let again = again.unwrap();
+        assert!(again.duplicate);
+        assert_eq!(again.outcome, first.outcome);
+    }
+    engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_kept_of_a_workspace_proves_its_events_and_nothing_else() {
+    let io = Arc::new(MemoryIo::new());
+    let engine = open(&io).await;
+    engine.define(shop(1)).await.unwrap();
+    for number in 1..=5 {
+        write(&engine, number, &sale(5)).await.unwrap();
+    }
+    let (workspace, third) = (WorkspaceId::new(5), WorkspaceOffset::new(3).unwrap());
+    let kept = engine.head_of("shop", workspace).await.unwrap();
+    write(&engine, 6, &sale(5)).await.unwrap();
+    let proof = engine.proof_of("shop", workspace, third, kept.size).await.unwrap();
+    assert_eq!(proof.event.header().workspace_offset, Some(third));
+    proof.verify(&kept).unwrap();
+    let now = engine.head_of("shop", workspace).await.unwrap();
+    assert!(proof.verify(&now).is_err(), "it is for the head that was kept");
+    let sixth = WorkspaceOffset::new(6).unwrap();
+    let refused = engine.proof_of("shop", workspace, sixth, kept.size).await.unwrap_err();
+    assert_eq!(refused.to_string(), "event 6 is not in a tree of 5 events");
+    let stranger = engine.head_of("warehouse", workspace).await.unwrap_err();
+    assert!(matches!(stranger, ReadError::Unknown), "{stranger}");
     engine.close().await;
 }
 

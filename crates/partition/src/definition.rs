@@ -93,6 +93,14 @@ impl Definition {
         }
     }
 
+    /// The same with a sequence for workspaces of the default kind, whose first number is this one.
+    #[must_use]
+    pub fn with_sequence(mut self, sequence: Name, first: u64) -> Self {
+        let kind = Name::new(DEFAULT_KIND).expect("the default kind has a valid name");
+        self.kinds.entry(kind).or_default().insert(sequence, first);
+        self
+    }
+
     /// Appends the bytes of the definition, version 1.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.put_u8(VERSION);

@@ -42,7 +42,8 @@ pub enum RefusalCode {
 }
 
 /// Why a write was refused, with what the client needs to decide what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct Refusal {
     /// Which rule.
     pub code: RefusalCode,

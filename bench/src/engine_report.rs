@@ -1,0 +1,249 @@
+//! The engine's figures for people and for programs, and the bars that the design sets.
+//!
+//! Must not know: how anything is measured.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use comfy_table::Table;
+use serde::Serialize;
+
+use crate::bars::{Bar, Limit, Unit, Verdict};
+use crate::engine_isolation::{self, Pair};
+use crate::engine_load::Figures;
+use crate::engine_suite::{PARTITIONS, Round, Series};
+use crate::machine::Machine;
+use crate::report::{bars_table, right_aligned, show, table};
+use crate::samples::Spread;
+
+/// What a single writer may wait beyond two syncs, in microseconds.
+const LATENCY_BEYOND_SYNCS_US: f64 = 200.0;
+/// So many times the rate of a single writer, unless there is no more processor.
+const SCALING: (usize, f64) = (256, 100.0);
+/// The rate with many partitions, as a share of that with one.
+const MANY_PARTITIONS: f64 = 0.9;
+
+/// Everything that one run measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    machine: Machine,
+    quick: bool,
+    series: Vec<Series>,
+    isolation: Vec<engine_isolation::Round>,
+    bars: Vec<Bar>,
+}
+
+impl Report {
+    pub(crate) fn new(
+        machine: Machine,
+        quick: bool,
+        series: Vec<Series>,
+        isolation: Vec<engine_isolation::Round>,
+    ) -> Self {
+        let bars =
+            series.iter().filter(|series| series.nodes == 1).flat_map(|one| bars(one, &series)).collect();
+        Self { machine, quick, series, isolation, bars }
+    }
+
+    pub(crate) fn write_json(&self, path: &Path) -> Result<()> {
+        let mut json = serde_json::to_vec_pretty(self)?;
+        json.push(b'\n');
+        fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    pub(crate) fn write_tables(&self, output: &mut impl Write) -> Result<()> {
+        writeln!(output, "{}\n", self.machine.line())?;
+        if !self.series.is_empty() {
+            writeln!(output, "Events of 256 bytes: medians over rounds\n")?;
+            writeln!(output, "{}\n", self.figures())?;
+            writeln!(output, "Ratios within a round: median (lowest to highest)\n")?;
+            writeln!(output, "{}\n", self.ratios())?;
+        }
+        if !self.isolation.is_empty() {
+            writeln!(
+                output,
+                "63 partitions with a small writer each, beside one with 16 writers of 1 MiB\n"
+            )?;
+            writeln!(output, "{}\n", self.isolation())?;
+        }
+        if !self.bars.is_empty() {
+            let missed = self.bars.iter().filter(|bar| bar.verdict != Verdict::Met).count();
+            writeln!(output, "Bars\n\n{}\n", bars_table(&self.bars))?;
+            writeln!(output, "{} of {} bars met", self.bars.len() - missed, self.bars.len())?;
+        }
+        Ok(())
+    }
+
+    fn figures(&self) -> Table {
+        let mut figures = table([
+            "nodes",
+            "load",
+            "who",
+            "events/s",
+            "p50 us",
+            "p99 us",
+            "log syncs",
+            "log bytes",
+            "all syncs",
+            "all bytes",
+            "CPU us",
+            "busy CPUs",
+        ]);
+        for series in &self.series {
+            let [one, many] = PARTITIONS;
+            let who: [(String, fn(&Round) -> Figures); 3] = [
+                ("bare log".to_owned(), |round| round.bare_log),
+                (format!("{one} partition"), |round| round.engine[0]),
+                (format!("{many} partitions"), |round| round.engine[1]),
+            ];
+            for (name, of) in who {
+                let median = |figure: fn(&Figures) -> f64| series.spread(|round| figure(&of(round))).median;
+                figures.add_row([
+                    series.nodes.to_string(),
+                    series.load.name(),
+                    name,
+                    format!("{:.0}", median(|figures| figures.per_second)),
+                    format!("{:.0}", median(|figures| figures.p50_us)),
+                    format!("{:.0}", median(|figures| figures.p99_us)),
+                    format!("{:.3}", median(|figures| figures.log_syncs_per_event)),
+                    format!("{:.0}", median(|figures| figures.log_bytes_per_event)),
+                    format!("{:.3}", median(|figures| figures.syncs_per_event)),
+                    format!("{:.0}", median(|figures| figures.bytes_per_event)),
+                    format!("{:.1}", median(|figures| figures.cpu_us_per_event)),
+                    format!("{:.2}", median(|figures| figures.busy_cpus)),
+                ]);
+            }
+        }
+        right_aligned(figures, [3, 4, 5, 6, 7, 8, 9, 10, 11])
+    }
+
+    fn ratios(&self) -> Table {
+        let mut ratios =
+            table(["nodes", "load", "p50 / sync", "rate / bare log", "rate / 1 writer", "64 partitions / 1"]);
+        for series in &self.series {
+            let scaling = self.single(series.nodes).map(|single| series.rate_over(single));
+            ratios.add_row([
+                series.nodes.to_string(),
+                series.load.name(),
+                show(Unit::Ratio, series.spread(|round| round.engine[0].p50_us / round.sync.p50_us)),
+                show(
+                    Unit::Ratio,
+                    series.spread(|round| round.engine[0].per_second / round.bare_log.per_second),
+                ),
+                scaling.map_or_else(String::new, |scaling| show(Unit::Ratio, scaling)),
+                show(Unit::Ratio, series.spread(Round::many_over_one)),
+            ]);
+        }
+        right_aligned(ratios, [2, 3, 4, 5])
+    }
+
+    fn isolation(&self) -> Table {
+        let mut figures = table([
+            "who",
+            "p50 us alone",
+            "p99 us alone",
+            "p50 us beside",
+            "p99 us beside",
+            "p99 ratio",
+            "large writes/s",
+        ]);
+        let who: [(&str, fn(&engine_isolation::Round) -> Pair); 2] =
+            [("engine", |round| round.engine), ("bare log", |round| round.bare_log)];
+        for (name, of) in who {
+            let spread =
+                |figure: fn(&Pair) -> f64| Spread::of(self.isolation.iter().map(|round| figure(&of(round))));
+            let whole = |figure| format!("{:.0}", spread(figure).median);
+            figures.add_row([
+                name.to_owned(),
+                whole(|pair| pair.alone.p50_us),
+                whole(|pair| pair.alone.p99_us),
+                whole(|pair| pair.beside.p50_us),
+                whole(|pair| pair.beside.p99_us),
+                show(Unit::Ratio, spread(Pair::p99_ratio)),
+                whole(|pair| pair.large.per_second),
+            ]);
+        }
+        right_aligned(figures, [1, 2, 3, 4, 5, 6])
+    }
+
+    fn single(&self, nodes: u64) -> Option<&Series> {
+        single(&self.series, nodes)
+    }
+}
+
+fn single(series: &[Series], nodes: u64) -> Option<&Series> {
+    series.iter().find(|series| series.nodes == nodes && series.load.writers == 1 && series.load.batch == 1)
+}
+
+impl Series {
+    /// One figure over all rounds.
+    fn spread(&self, figure: impl Fn(&Round) -> f64) -> Spread {
+        Spread::of(self.rounds.iter().map(figure))
+    }
+
+    /// The rate with one partition as a multiple of a single writer's in the same round.
+    fn rate_over(&self, single: &Series) -> Spread {
+        let rounds = self.rounds.iter().zip(&single.rounds);
+        Spread::of(rounds.map(|(many, one)| many.engine[0].per_second / one.engine[0].per_second))
+    }
+}
+
+impl Round {
+    fn many_over_one(&self) -> f64 {
+        self.engine[1].per_second / self.engine[0].per_second
+    }
+}
+
+/// The bars of one load on one node.
+fn bars(series: &Series, all: &[Series]) -> Vec<Bar> {
+    let load = series.load;
+    let mut bars = Vec::new();
+    if (load.writers, load.batch) == (1, 1) {
+        let beyond = series.spread(|round| round.engine[0].p50_us - 2.0 * round.sync.p50_us);
+        let limit = Limit::AtMost(LATENCY_BEYOND_SYNCS_US);
+        bars.push(Bar::new("1 writer: p50 beyond two syncs", Unit::Microseconds, limit, beyond));
+    }
+    let (writers, factor) = SCALING;
+    if load.writers == writers
+        && let Some(single) = single(all, series.nodes)
+    {
+        let subject = format!("{writers} writers: rate over 1 writer");
+        bars.push(Bar::new(subject, Unit::Ratio, Limit::AtLeast(factor), series.rate_over(single)));
+    }
+    let subject = format!("{}: rate with 64 partitions over 1", load.name());
+    let limit = Limit::AtLeast(MANY_PARTITIONS);
+    bars.push(Bar::new(subject, Unit::Ratio, limit, series.spread(Round::many_over_one)));
+    bars
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::engine_load::Load;
+    use crate::workload::Run;
+
+    fn series(writers: usize, rates: [[f64; 2]; 2], p50_us: f64) -> Series {
+        let figures = |per_second| Figures { per_second, p50_us, ..Figures::default() };
+        let round = |rates: [f64; 2]| Round {
+            sync: Run { per_second: 1000.0, p50_us: 100.0, p99_us: 100.0 },
+            bare_log: figures(5000.0),
+            engine: rates.map(figures),
+        };
+        let load = Load::of(writers, 1, Duration::from_secs(1));
+        Series { nodes: 1, load, rounds: rates.map(round).to_vec() }
+    }
+
+    #[test]
+    fn bars_are_held_against_figures_of_the_same_round() {
+        let all =
+            [series(1, [[100.0, 95.0], [10.0, 9.0]], 350.0), series(256, [[12_000.0; 2], [900.0; 2]], 1.0)];
+        let of: Vec<Bar> = all.iter().flat_map(|series| bars(series, &all)).collect();
+        let measured: Vec<f64> = of.iter().map(|bar| (bar.measured.median * 1000.0).round()).collect();
+        assert_eq!(measured, [150_000.0, 925.0, 105_000.0, 1000.0]);
+        assert!(of.iter().all(|bar| bar.verdict == Verdict::Met));
+    }
+}
