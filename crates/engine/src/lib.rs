@@ -50,7 +50,7 @@ pub use error::{BarrierError, Blocked, CatalogError, NotLeader, OpenError, ReadE
 pub use gapless_consensus::{Leader, NodeId};
 pub use keeper::Housekeeping;
 pub use reads::{Consistency, ReadOptions};
-pub use slot::{Applied, PartitionState};
+pub use slot::{Applied, PartitionState, QueueLimits};
 pub use subscription::{Follow, Followed, Subscription};
 pub use workers::Workers;
 pub use write::{Acknowledgement, WriteOptions};
