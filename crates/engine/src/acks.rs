@@ -68,6 +68,17 @@ impl Acks {
         }
     }
 
+    /// A partition applies nothing here any more: whoever waits for it looks again, and finds out.
+    pub(crate) fn give_up(&self, partition: PartitionId) {
+        let given_up: Vec<Waiting> = {
+            let mut waiting = self.lock();
+            waiting.extract_if(|(of, _), _| *of == partition).map(|(_, waiting)| waiting).collect()
+        };
+        for waiting in given_up {
+            waiting.proposed.vanished();
+        }
+    }
+
     /// Another node leads, or this one anew: nobody will be told here.
     pub(crate) fn clear(&self) {
         let waiting = std::mem::take(&mut *self.lock());

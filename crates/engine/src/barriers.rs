@@ -70,7 +70,8 @@ impl Engine {
         let gone = |_| BarrierError::Unknown(partition);
         match target {
             Target::Index(index) => {
-                self.applied_through(&slot, index).await.map_err(|_| BarrierError::Unknown(partition))
+                let through = self.applied_through(&slot, index).await;
+                through.map(|_| ()).map_err(|_| BarrierError::Unknown(partition))
             }
             Target::Offset(offset) => {
                 let mut applied = slot.applied.subscribe();

@@ -99,7 +99,8 @@ impl Dispatcher {
                 delivered.entry(partition).or_default().push((expected, command));
                 true
             }
-            Verdict::Done => true,
+            // One whose place is not known was proposed by nobody here: nobody waits for it.
+            Verdict::Done | Verdict::Unknown => true,
             Verdict::Drop { .. } | Verdict::Gone => {
                 self.0.acks.dropped((partition, expected), &command);
                 false
@@ -143,7 +144,7 @@ impl Dispatcher {
 
     fn create(&self, core: &mut Core, partition: PartitionId) {
         let node = &self.0;
-        let slot = Arc::new(Slot::new(partition, node.partition_dir(partition)));
+        let slot = Arc::new(Slot::new(partition, node.partition_dir(partition), node.queue_limits));
         core.dispatch.open(partition, None);
         let opened = core.watermarks.open(partition, slot.incarnation, Opened::default());
         opened.expect("NUM-1: a partition is created once");
@@ -244,15 +245,19 @@ impl Machine for Dispatcher {
 /// Takes in all partitions that the catalog names, where they stand on disk, and starts their workers. Everything up to `covered` is
 /// in them.
 pub(crate) async fn reset_partitions(node: &Arc<Node>, covered: Option<LogIndex>) {
-    let partitions: Vec<PartitionId> = node.catalog().partitions().collect();
+    let catalog = node.catalog();
+    let partitions: Vec<PartitionId> = catalog.partitions().collect();
+    // Every partition begins with the definition that made it. If that is covered, it has to be there.
+    let is_covered = catalog.at() <= covered;
     let begin = |partition| {
         let node = node.clone();
         async move {
-            let slot = Arc::new(Slot::new(partition, node.partition_dir(partition)));
+            let slot = Arc::new(Slot::new(partition, node.partition_dir(partition), node.queue_limits));
             let job = {
                 let (node, slot) = (node.clone(), slot.clone());
                 move || worker::begin(&node, &slot)
             };
+            slot.set_begun(is_covered);
             let begun = node.workers.run(job).await;
             (slot, begun)
         }
@@ -263,20 +268,23 @@ pub(crate) async fn reset_partitions(node: &Arc<Node>, covered: Option<LogIndex>
         let mut core = node.core();
         core.reset(covered);
         for (slot, begun) in begun {
-            let at = match begun {
-                Ok(at) => at,
-                // Its worker tries again, and reads from the replicated log what was dispatched meanwhile.
+            match begun {
+                Ok(at) => {
+                    core.dispatch.open(slot.id, at.map(|Reach { offset, index }| Resume { offset, index }));
+                    let opened = Opened { applied: at, ..Opened::default() };
+                    core.watermarks
+                        .open(slot.id, slot.incarnation, opened)
+                        .expect("NUM-1: every partition is taken in once");
+                }
+                // Its worker tries again, reads from the replicated log what it misses, and then says where it stands.
                 Err(reason) => {
                     node.alarm(format!("partition {}: {reason}", slot.id));
-                    slot.detach_from(covered.and_then(LogIndex::next).unwrap_or(LogIndex::FIRST));
-                    None
+                    let from = covered.and_then(LogIndex::next).unwrap_or(LogIndex::FIRST);
+                    slot.detach_from(from);
+                    core.dispatch.open_unknown(slot.id);
+                    core.watermarks.open_unknown(slot.id, slot.incarnation, from);
                 }
-            };
-            core.dispatch.open(slot.id, at.map(|Reach { offset, index }| Resume { offset, index }));
-            let opened = Opened { applied: at, ..Opened::default() };
-            core.watermarks
-                .open(slot.id, slot.incarnation, opened)
-                .expect("NUM-1: every partition is taken in once");
+            }
             slots.insert(slot.id, slot);
         }
     }

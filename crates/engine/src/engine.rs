@@ -29,7 +29,7 @@ use crate::proposing::{self, Request};
 use crate::recall::{Recall, RecallLimits};
 use crate::reports::{self, NoPeers, Peers, Report};
 use crate::retention::Retention;
-use crate::slot::PartitionState;
+use crate::slot::{PartitionState, QueueLimits};
 use crate::watermarks::Marks;
 use crate::workers::Workers;
 
@@ -73,6 +73,8 @@ pub struct Config {
     pub on_threads: bool,
     /// How long a partition that failed waits until it is opened again.
     pub reopen_delay: Duration,
+    /// What may wait for one partition before it is detached.
+    pub queue: QueueLimits,
 }
 
 impl Config {
@@ -109,6 +111,7 @@ impl Config {
             housekeeping: Housekeeping::default(),
             on_threads: true,
             reopen_delay: Duration::from_secs(1),
+            queue: QueueLimits::default(),
         }
     }
 }
@@ -187,6 +190,7 @@ impl Engine {
             recall: Recall::new(config.recall),
             admission,
             reopen_delay: config.reopen_delay,
+            queue_limits: config.queue,
         }));
         reset_partitions(&node, stored.covered).await;
         start_workers(&node);
@@ -296,6 +300,10 @@ impl Engine {
     /// Writes that are in flight.
     pub fn in_flight(&self) -> usize {
         self.0.node.acks.len()
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        *self.0.node.closing.borrow()
     }
 
     pub(crate) fn node(&self) -> &Arc<Node> {

@@ -83,6 +83,12 @@ pub enum WriteError {
     /// The node is shutting down.
     #[error("the node is shutting down; retry with the same key, there or later")]
     Closing,
+    /// The node has stopped, because its replicated log failed. It has to be opened again.
+    #[error("the node has stopped: {reason}; retry with the same key once it was opened again")]
+    Stopped {
+        /// What happened.
+        reason: Arc<str>,
+    },
 }
 
 /// Why something could not be read.
@@ -117,6 +123,12 @@ pub enum ReadError {
     /// There is no such proof.
     #[error(transparent)]
     Proof(#[from] ProofError),
+    /// The node has stopped, because its replicated log failed.
+    #[error("the node has stopped: {reason}")]
+    Stopped {
+        /// What happened.
+        reason: Arc<str>,
+    },
     /// The node is shutting down.
     #[error("the node is shutting down")]
     Closing,

@@ -10,14 +10,16 @@
 //!
 //! Must not know: what records mean.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use gapless_types::{LogIndex, PartitionId};
+use tokio::task::JoinHandle;
 
 use crate::admission::Backlog;
 use crate::catalog::StoredCatalog;
-use crate::node::{Durable, Node};
+use crate::node::{Durable, Node, partition_name};
 use crate::retention::{Needs, Peers, RetainedLog, Retention};
 
 /// How often, and how much.
@@ -49,6 +51,7 @@ pub(crate) async fn run(
     segment_bytes: u32,
 ) {
     let mut closing = node.closing.subscribe();
+    let mut chores = Chores(None);
     let mut ticks = tokio::time::interval(housekeeping.checkpoint_interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -62,8 +65,39 @@ pub(crate) async fn run(
             }
         }
         keep_catalog(&node).await;
-        collect_garbage(&node).await;
-        cut(&node, &retention, &housekeeping, segment_bytes).await;
+        chores.begin(&node, &retention, housekeeping, segment_bytes);
+    }
+}
+
+/// What may have to wait for a single partition, and must not keep the rest from being done (ISO-1): one round at a time.
+struct Chores(Option<JoinHandle<()>>);
+
+impl Chores {
+    fn begin(
+        &mut self,
+        node: &Arc<Node>,
+        retention: &Arc<Retention>,
+        housekeeping: Housekeeping,
+        segment_bytes: u32,
+    ) {
+        if self.0.as_ref().is_some_and(|round| !round.is_finished()) {
+            return;
+        }
+        let (node, retention) = (node.clone(), retention.clone());
+        let runtime = node.runtime.clone();
+        self.0 = Some(runtime.spawn(async move {
+            remove_earlier(&node).await;
+            collect_garbage(&node).await;
+            cut(&node, &retention, &housekeeping, segment_bytes).await;
+        }));
+    }
+}
+
+impl Drop for Chores {
+    fn drop(&mut self) {
+        if let Some(round) = &self.0 {
+            round.abort();
+        }
     }
 }
 
@@ -91,6 +125,7 @@ fn report_backlogs(node: &Node) {
 
 /// Writes the catalog if it or what is covered has changed.
 pub(crate) async fn keep_catalog(node: &Arc<Node>) {
+    let _turn = node.catalog_turn.lock().await;
     let stored = {
         let core = node.core();
         let catalog = node.catalog();
@@ -102,12 +137,12 @@ pub(crate) async fn keep_catalog(node: &Arc<Node>) {
     if *node.durable.borrow() == stored {
         return;
     }
-    write_catalog(node, stored).await;
+    let generation = node.generation.load(Ordering::Acquire);
+    write_catalog(node, stored, generation).await;
 }
 
-/// Writes the catalog; everybody who waits for it is told.
-pub(crate) async fn write_catalog(node: &Arc<Node>, durable: Durable) -> bool {
-    let generation = node.generation.load(std::sync::atomic::Ordering::Acquire);
+/// Writes the catalog; everybody who waits for it is told. Whoever calls this holds the turn.
+pub(crate) async fn write_catalog(node: &Arc<Node>, durable: Durable, generation: u64) -> bool {
     let job = {
         let (node, durable) = (node.clone(), durable.clone());
         move || {
@@ -117,6 +152,7 @@ pub(crate) async fn write_catalog(node: &Arc<Node>, durable: Durable) -> bool {
     };
     match node.workers.run(job).await {
         Ok(()) => {
+            node.generation.store(generation, Ordering::Release);
             node.durable.send_replace(durable);
             true
         }
@@ -124,6 +160,26 @@ pub(crate) async fn write_catalog(node: &Arc<Node>, durable: Durable) -> bool {
             node.alarm(format!("the catalog cannot be written: {error}"));
             false
         }
+    }
+}
+
+/// Removes what a snapshot replaced, once the catalog on disk names its own directory.
+async fn remove_earlier(node: &Arc<Node>) {
+    let earlier = node.earlier.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let Some(earlier) = earlier else { return };
+    let job = {
+        let (node, earlier) = (node.clone(), earlier.clone());
+        move || {
+            let dir = node.catalog_file.partitions_dir(earlier.generation);
+            earlier
+                .partitions
+                .iter()
+                .try_for_each(|&partition| node.remove_files(&dir.join(partition_name(partition))))
+        }
+    };
+    if let Err(error) = node.workers.run(job).await {
+        node.alarm(format!("what a snapshot replaced cannot be removed: {error}"));
+        node.earlier.lock().unwrap_or_else(PoisonError::into_inner).push(earlier);
     }
 }
 

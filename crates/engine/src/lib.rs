@@ -56,7 +56,7 @@ pub use gapless_types as types;
 pub use keeper::Housekeeping;
 pub use reads::{Consistency, ReadOptions};
 pub use reports::{NoPeers, Peers, Report};
-pub use slot::{Applied, PartitionState};
+pub use slot::{Applied, PartitionState, QueueLimits};
 pub use subscription::{Follow, Followed, Subscription};
 pub use workers::Workers;
 pub use write::{Acknowledgement, WriteOptions};

@@ -37,6 +37,8 @@ pub const MAX_NAMESPACES: usize = 10_000;
 pub const MAX_REMEMBERED_FATES: usize = 4096;
 /// Alarms that are kept; the oldest go first.
 pub const MAX_ALARMS: usize = 1000;
+/// Longest alarm, in bytes; what is longer is cut off.
+pub const MAX_ALARM_BYTES: usize = 1024;
 /// Most calls that wait at barriers at one time.
 pub const MAX_BARRIERS: usize = 10_000;
 

@@ -26,7 +26,7 @@ use crate::log_time::{Clock, LeaderClock, LogTime};
 use crate::offsets::{BatchId, Dispatch, Fate, Proposer};
 use crate::recall::Recall;
 use crate::reports::Others;
-use crate::slot::{PartitionState, Slot};
+use crate::slot::{PartitionState, QueueLimits, Slot};
 use crate::watermarks::Watermarks;
 use crate::workers::Workers;
 
@@ -65,6 +65,20 @@ pub(crate) struct Node {
     /// Partitions that were dropped and may still be open.
     pub(crate) leaving: Mutex<Vec<Arc<Slot>>>,
     pub(crate) reopen_delay: Duration,
+    pub(crate) queue_limits: QueueLimits,
+    /// Held by whoever decides what the catalog on disk says, until it does.
+    pub(crate) catalog_turn: tokio::sync::Mutex<()>,
+    /// Shared by snapshots that are being taken; a snapshot that is installed waits for them.
+    pub(crate) taking: Arc<tokio::sync::RwLock<()>>,
+    /// What earlier generations left on disk.
+    pub(crate) earlier: Mutex<Vec<Earlier>>,
+}
+
+/// Partitions of a generation that a snapshot replaced.
+#[derive(Clone, Debug)]
+pub(crate) struct Earlier {
+    pub(crate) generation: u64,
+    pub(crate) partitions: Vec<PartitionId>,
 }
 
 /// What of the catalog is on disk.
@@ -163,11 +177,18 @@ pub(crate) struct Parts {
     pub(crate) recall: Recall,
     pub(crate) admission: Admission,
     pub(crate) reopen_delay: Duration,
+    pub(crate) queue_limits: QueueLimits,
 }
 
 impl Node {
     pub(crate) fn new(parts: Parts) -> Self {
         let core = Core::new(Watermarks::starting_at(parts.durable.covered));
+        // The process may have ended before all of it was removed.
+        let earlier = parts.generation.checked_sub(1).map(|generation| Earlier {
+            generation,
+            partitions: parts.durable.catalog.partitions().collect(),
+        });
+        let earlier = earlier.into_iter().collect();
         let announced = parts.durable.covered.map_or(0, |covered| covered.get() + 1);
         Self {
             id: parts.id,
@@ -196,6 +217,10 @@ impl Node {
             alarms: Mutex::default(),
             leaving: Mutex::default(),
             reopen_delay: parts.reopen_delay,
+            queue_limits: parts.queue_limits,
+            catalog_turn: tokio::sync::Mutex::default(),
+            taking: Arc::default(),
+            earlier: Mutex::new(earlier),
         }
     }
 
@@ -282,9 +307,11 @@ impl Node {
         Ok(())
     }
 
-    /// Something that an operator should see.
-    pub(crate) fn alarm(&self, what: String) {
+    /// Something that an operator should see. What happens again and again is kept once, where it happened last.
+    pub(crate) fn alarm(&self, mut what: String) {
+        what.truncate(what.floor_char_boundary(crate::limits::MAX_ALARM_BYTES));
         let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
+        alarms.retain(|alarm| *alarm != what);
         if alarms.len() >= crate::limits::MAX_ALARMS {
             alarms.remove(0);
         }

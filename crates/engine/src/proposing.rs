@@ -328,7 +328,10 @@ impl Proposing {
         match &result {
             Ok(index) => self.node.core().committed(batch, *index),
             Err(refusal) if refusal.is_certain() => {
-                self.node.acks.refused(places);
+                // One of an earlier term says nothing of who is registered for these places now.
+                if self.node.core().proposer.is_in_flight(batch) {
+                    self.node.acks.refused(places);
+                }
                 self.node.core().proposer.resolve(batch, Fate::Failed);
             }
             // Its fate comes with the log, or with the next leader.

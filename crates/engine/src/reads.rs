@@ -87,15 +87,24 @@ impl Engine {
     }
 
     async fn view_in(&self, slot: &Arc<Slot>, consistency: Consistency) -> Result<View, ReadError> {
-        match consistency {
-            Consistency::Linearizable => {
-                let index = self.read_point().await?;
-                self.applied_through(slot, index).await?;
+        loop {
+            let least = match consistency {
+                Consistency::Linearizable => {
+                    let index = self.read_point().await?;
+                    self.applied_through(slot, index).await?
+                }
+                Consistency::Stale => None,
+                Consistency::AtLeast(offset) => {
+                    wait_for_offset(slot, offset).await?;
+                    Some(offset)
+                }
+            };
+            let view = self.view_now(slot).await?;
+            // One that failed in between and was opened again may have less, until it has caught up.
+            if view.applied() >= least {
+                return Ok(view);
             }
-            Consistency::Stale => {}
-            Consistency::AtLeast(offset) => wait_for_offset(slot, offset).await?,
         }
-        self.view_now(slot).await
     }
 
     fn has_moved(&self, slot: &Arc<Slot>) -> bool {
@@ -107,27 +116,43 @@ impl Engine {
         self.node().replicator().read_point().await.map_err(|error| match error {
             ReadPointError::NotLeader { leader } => NotLeader { leader }.into(),
             ReadPointError::NoQuorum => ReadError::NoQuorum,
-            ReadPointError::Stopped(_) => ReadError::Closing,
+            ReadPointError::Stopped(_) if self.is_closing() => ReadError::Closing,
+            ReadPointError::Stopped(stopped) => ReadError::Stopped { reason: stopped.reason },
         })
     }
 
-    /// Waits until a partition has applied everything up to an index.
-    pub(crate) async fn applied_through(&self, slot: &Slot, index: LogIndex) -> Result<(), ReadError> {
+    /// Waits until a partition has applied everything up to an index; up to which outcome it has applied then.
+    pub(crate) async fn applied_through(
+        &self,
+        slot: &Slot,
+        index: LogIndex,
+    ) -> Result<Option<PartitionOffset>, ReadError> {
         let mut applied = slot.applied.subscribe();
         let mut state = slot.state.subscribe();
         let mut dispatched = self.node().dispatched.subscribe();
         loop {
             let state_now = state.borrow_and_update().clone();
-            let applied_index = applied.borrow_and_update().index;
+            let applied_now = *applied.borrow_and_update();
             dispatched.borrow_and_update();
-            // One that fell behind is as far as it has applied; one that serves has passed what was not for it, too.
-            let passed = state_now == PartitionState::Serving
-                && self.node().core().watermarks.applied_through(slot.id) >= Some(index);
-            if passed || applied_index > Some(index) {
-                return Ok(());
+            // One that was opened again may have less than the marks say, until it has caught up. One that has what they say has
+            // passed what was not for it, too.
+            let passed = {
+                let core = self.node().core();
+                let marked = core.watermarks.marks(slot.id).and_then(|marks| marks.applied);
+                marked.is_some()
+                    && applied_now.offset >= marked
+                    && core.watermarks.applied_through(slot.id) >= Some(index)
+            };
+            if passed || applied_now.index > Some(index) {
+                return Ok(applied_now.offset);
             }
-            if state_now == PartitionState::Closed {
-                return Err(ReadError::Closing);
+            match state_now {
+                PartitionState::Closed => return Err(ReadError::Closing),
+                PartitionState::Quarantined(reason) => {
+                    let reason = format!("it is quarantined: {reason}").into();
+                    return Err(ReadError::NotOpen { partition: slot.id, reason });
+                }
+                _ => {}
             }
             tokio::select! {
                 changed = applied.changed() => changed.map_err(|_| ReadError::Closing)?,
@@ -138,22 +163,27 @@ impl Engine {
     }
 
     pub(crate) async fn view_now(&self, slot: &Arc<Slot>) -> Result<View, ReadError> {
+        let turn = slot.reader().await;
         let job = {
             let slot = slot.clone();
             let not_open = |slot: &Slot, reason: String| ReadError::NotOpen {
                 partition: slot.id,
                 reason: reason.into(),
             };
-            move || match slot.partition().as_mut() {
-                Some(partition) => partition.view().map_err(|error| not_open(&slot, error.to_string())),
-                None => Err(not_open(
-                    &slot,
-                    match &*slot.state.borrow() {
-                        PartitionState::Failed(reason) => reason.to_string(),
-                        PartitionState::Closed => return Err(ReadError::Closing),
-                        _ => "it is actualizing".to_owned(),
-                    },
-                )),
+            move || {
+                // Whoever asked may be gone: the turn is over when the partition has answered.
+                let _turn = turn;
+                match slot.partition().as_mut() {
+                    Some(partition) => partition.view().map_err(|error| not_open(&slot, error.to_string())),
+                    None => Err(not_open(
+                        &slot,
+                        match &*slot.state.borrow() {
+                            PartitionState::Failed(reason) => reason.to_string(),
+                            PartitionState::Closed => return Err(ReadError::Closing),
+                            _ => "it is actualizing".to_owned(),
+                        },
+                    )),
+                }
             }
         };
         self.node().workers.run(job).await

@@ -16,21 +16,33 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use gapless_partition::{Opening, Partition};
 use gapless_types::{LogIndex, PartitionId, PartitionOffset};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::log_time::LogTime;
 use crate::watermarks::Incarnation;
 
-/// Bytes of entries that wait for one partition; with more, it is detached.
-pub(crate) const MAX_QUEUED_BYTES: u64 = 32 << 20;
-/// Entries that wait for one partition; with more, it is detached.
-pub(crate) const MAX_QUEUED_ENTRIES: usize = 16 << 10;
+/// What may wait for one partition; with more, it is detached and reads from the replicated log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Entries.
+    pub entries: usize,
+    /// Bytes of entries.
+    pub bytes: u64,
+}
+
+impl Default for QueueLimits {
+    fn default() -> Self {
+        Self { entries: 16 << 10, bytes: 32 << 20 }
+    }
+}
+
 /// Commands that are applied in one go, about: readers get in between.
 const SLICE_COMMANDS: usize = 512;
 /// Bytes of commands that are applied in one go, about.
@@ -83,7 +95,7 @@ pub struct Applied {
 pub(crate) struct Mark {
     /// Behind this entry, and in front of the next.
     pub(crate) at: LogIndex,
-    pub(crate) reply: oneshot::Sender<Result<Marked, Arc<str>>>,
+    pub(crate) reply: oneshot::Sender<Marked>,
 }
 
 /// The state at a mark: durable, and readable as long as it is held.
@@ -105,18 +117,26 @@ pub(crate) enum Step {
 
 #[derive(Debug, Default)]
 struct Queue {
-    work: VecDeque<Work>,
+    /// Each with the time it came at.
+    work: VecDeque<(Duration, Work)>,
     bytes: u64,
     marks: VecDeque<Mark>,
     /// The first entry that is not in the queue, if it fell behind.
     detached: Option<LogIndex>,
     wants_checkpoint: bool,
-    /// When what is oldest in the queue came.
-    waiting_since: Option<Duration>,
+    /// When the oldest came of what is being applied, or is read from the replicated log.
+    taken_since: Option<Duration>,
     /// Times it was detached.
     detachments: u64,
     /// Nothing is written any more.
     abandoned: bool,
+}
+
+impl Queue {
+    /// When the oldest came of what has no outcome yet.
+    fn waiting_since(&self) -> Option<Duration> {
+        self.taken_since.or_else(|| self.work.front().map(|(since, _)| *since))
+    }
 }
 
 /// One partition of a node.
@@ -125,6 +145,7 @@ pub(crate) struct Slot {
     pub(crate) id: PartitionId,
     pub(crate) incarnation: Incarnation,
     pub(crate) dir: PathBuf,
+    limits: QueueLimits,
     queue: Mutex<Queue>,
     pub(crate) wake: Notify,
     /// The first half of opening, until the second takes it over.
@@ -133,15 +154,20 @@ pub(crate) struct Slot {
     pub(crate) state: watch::Sender<PartitionState>,
     pub(crate) applied: watch::Sender<Applied>,
     pub(crate) closing: watch::Sender<bool>,
+    /// Whether it certainly had an outcome when the node was opened.
+    begun: AtomicBool,
+    /// One reader at a time waits for the partition on a thread: more would use up the threads of all others (ISO-1).
+    readers: Arc<Semaphore>,
 }
 
 impl Slot {
-    pub(crate) fn new(id: PartitionId, dir: PathBuf) -> Self {
+    pub(crate) fn new(id: PartitionId, dir: PathBuf, limits: QueueLimits) -> Self {
         Self {
             id,
             // Namespace ids are never used again, so a partition lives once.
             incarnation: Incarnation(0),
             dir,
+            limits,
             queue: Mutex::default(),
             wake: Notify::new(),
             opening: Mutex::default(),
@@ -149,7 +175,23 @@ impl Slot {
             state: watch::Sender::new(PartitionState::Actualizing),
             applied: watch::Sender::default(),
             closing: watch::Sender::new(false),
+            begun: AtomicBool::new(false),
+            readers: Arc::new(Semaphore::new(1)),
         }
+    }
+
+    /// It certainly had an outcome when the node was opened.
+    pub(crate) fn set_begun(&self, begun: bool) {
+        self.begun.store(begun, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// The turn of a reader; it is over when this is dropped.
+    pub(crate) async fn reader(&self) -> OwnedSemaphorePermit {
+        self.readers.clone().acquire_owned().await.expect("nobody closes it")
     }
 
     /// Takes in what an entry has for the partition.
@@ -160,15 +202,14 @@ impl Slot {
                 return;
             }
             let bytes = work.bytes();
-            let full = queue.work.len() >= MAX_QUEUED_ENTRIES
-                || queue.bytes.saturating_add(bytes) > MAX_QUEUED_BYTES;
+            let full = queue.work.len() >= self.limits.entries
+                || queue.bytes.saturating_add(bytes) > self.limits.bytes;
             if full && !queue.work.is_empty() {
                 queue.detached = Some(work.index);
                 queue.detachments += 1;
             } else {
-                queue.waiting_since.get_or_insert(now);
                 queue.bytes += bytes;
-                queue.work.push_back(work);
+                queue.work.push_back((now, work));
             }
         }
         self.wake.notify_one();
@@ -188,25 +229,44 @@ impl Slot {
     /// Forgets what is queued: from this entry on everything is read from the replicated log.
     pub(crate) fn detach_from(&self, index: LogIndex) {
         let mut queue = self.queue();
+        queue.taken_since = queue.waiting_since();
         queue.work.clear();
         queue.bytes = 0;
         queue.detached = Some(index);
     }
 
+    /// Forgets what is queued, for good: nothing will be applied here any more.
+    pub(crate) fn give_up(&self) {
+        let mut queue = self.queue();
+        queue.taken_since = None;
+        queue.work.clear();
+        queue.bytes = 0;
+    }
+
+    /// Nobody will serve marks any more; whoever asked is told.
+    pub(crate) fn drop_marks(&self) {
+        self.queue().marks.clear();
+    }
+
+    /// A mark that could not be served now comes first again.
+    pub(crate) fn put_back(&self, mark: Mark) {
+        self.queue().marks.push_front(mark);
+    }
+
     /// What comes next. `dispatched` is the last entry that was.
     pub(crate) fn next_step(&self) -> Step {
         let mut queue = self.queue();
-        let next = queue.work.front().map(|work| work.index).or(queue.detached);
+        let next = queue.work.front().map(|(_, work)| work.index).or(queue.detached);
         if let Some(mark) = queue.marks.front()
             && next.is_none_or(|next| mark.at < next)
         {
             return Step::Mark(queue.marks.pop_front().expect("there is one"));
         }
         if queue.work.is_empty() {
-            queue.waiting_since = None;
             if let Some(from) = queue.detached {
                 return Step::CatchUp(from);
             }
+            queue.taken_since = None;
             return match std::mem::take(&mut queue.wants_checkpoint) {
                 true => Step::Checkpoint,
                 false => Step::Idle,
@@ -217,12 +277,13 @@ impl Slot {
             return Step::Checkpoint;
         }
         let end = queue.marks.front().map(|mark| mark.at);
+        queue.taken_since = queue.work.front().map(|(since, _)| *since);
         let (mut slice, mut commands, mut bytes) = (Vec::new(), 0, 0);
-        while let Some(work) = queue.work.front() {
+        while let Some((_, work)) = queue.work.front() {
             if commands >= SLICE_COMMANDS || bytes >= SLICE_BYTES || end.is_some_and(|end| work.index > end) {
                 break;
             }
-            let work = queue.work.pop_front().expect("there is one");
+            let (_, work) = queue.work.pop_front().expect("there is one");
             commands += work.commands.len();
             bytes += work.bytes();
             slice.push(work);
@@ -254,7 +315,7 @@ impl Slot {
             entries: queue.work.len(),
             bytes: queue.bytes,
             detached: queue.detached.is_some(),
-            waiting_since: queue.waiting_since,
+            waiting_since: queue.waiting_since(),
             detachments: queue.detachments,
         }
     }
@@ -305,7 +366,7 @@ mod tests {
 
     fn slot() -> Slot {
         let id = PartitionId { namespace: NamespaceId::new(16), index: PartitionIndex::new(0) };
-        Slot::new(id, PathBuf::new())
+        Slot::new(id, PathBuf::new(), QueueLimits::default())
     }
 
     fn work(index: u64, bytes: usize) -> Work {
@@ -342,6 +403,23 @@ mod tests {
         assert!(matches!(slot.next_step(), Step::Idle));
         slot.push(work(42, 1), Duration::ZERO);
         assert_eq!(applied(slot.next_step()), [42]);
+    }
+
+    #[test]
+    fn what_is_oldest_is_known_while_it_is_applied_and_under_load_it_moves_on() {
+        let slot = slot();
+        let since = |slot: &Slot| slot.backlog().waiting_since.map(|since| since.as_secs());
+        for second in 1..=3 {
+            slot.push(work(second, 3 << 20), Duration::from_secs(second));
+        }
+        assert_eq!(since(&slot), Some(1));
+        assert_eq!(applied(slot.next_step()), [1, 2]);
+        assert_eq!(since(&slot), Some(1), "it is being applied");
+        slot.push(work(4, 1), Duration::from_secs(4));
+        assert_eq!(applied(slot.next_step()), [3, 4]);
+        assert_eq!(since(&slot), Some(3), "the queue was never empty, and yet what waits is younger");
+        assert!(matches!(slot.next_step(), Step::Idle));
+        assert_eq!(since(&slot), None);
     }
 
     #[test]

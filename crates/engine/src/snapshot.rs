@@ -11,8 +11,8 @@
 //!
 //! Must not know: how the bytes travel, how an order is agreed on.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::future::BoxFuture;
@@ -22,10 +22,10 @@ use gapless_partition::{Direction, View};
 use gapless_types::{LogIndex, NamespaceId, PartitionId, PartitionIndex, PartitionOffset, Position};
 use tokio::sync::oneshot;
 
-use crate::catalog::{Catalog, StoredCatalog, decode_catalog, encode_catalog};
+use crate::catalog::{Catalog, Garbage, StoredCatalog, decode_catalog, encode_catalog};
 use crate::dispatcher::{close_partitions, reset_partitions, start_workers};
 use crate::keeper::write_catalog;
-use crate::node::{Durable, Node, partition_name};
+use crate::node::{Durable, Earlier, Node, partition_name};
 use crate::slot::Mark;
 use crate::workers::Workers;
 
@@ -43,6 +43,7 @@ pub(crate) fn take(
     node: Arc<Node>,
     at: LogIndex,
 ) -> BoxFuture<'static, Result<Arc<dyn SnapshotSource>, MachineFault>> {
+    let taking = node.taking.clone().try_read_owned();
     // Marked before this returns: nothing else is dispatched until then.
     let catalog = node.catalog();
     let marks: Vec<_> = node
@@ -55,19 +56,22 @@ pub(crate) fn take(
         })
         .collect();
     Box::pin(async move {
+        let _taking = taking.map_err(|_| MachineFault::new("another snapshot is being installed"))?;
         let mut views = Vec::new();
         for (partition, marked) in marks {
             match marked.await {
-                Ok(Ok(marked)) => views.push(marked.view),
-                Ok(Err(reason)) => return Err(MachineFault::new(format!("partition {partition}: {reason}"))),
+                Ok(marked) => views.push(marked.view),
                 Err(_) if node.is_dropped(partition) => {}
                 Err(_) => return Err(MachineFault::new(format!("partition {partition} was closed"))),
             }
         }
+        let turn = node.catalog_turn.lock().await;
         let covered = Some(at).max(node.durable.borrow().covered);
-        if !write_catalog(&node, Durable { catalog: node.catalog(), covered }).await {
+        let generation = node.generation.load(Ordering::Acquire);
+        if !write_catalog(&node, Durable { catalog: node.catalog(), covered }, generation).await {
             return Err(MachineFault::new("the catalog cannot be written"));
         }
+        drop(turn);
         let stored = StoredCatalog { catalog: (*catalog).clone(), covered: Some(at), generation: 0 };
         let held = Held { catalog: encode_catalog(&stored).into(), views, workers: node.workers.clone() };
         Ok(Arc::new(Shared(Arc::new(held))) as Arc<dyn SnapshotSource>)
@@ -153,18 +157,26 @@ pub(crate) fn install(
         let generation = node.generation.load(Ordering::Acquire) + 1;
         let mut reader = Reader { body, buffer: BytesMut::new(), ended: false };
         let catalog = receive(&node, &mut reader, generation).await?;
+        // A snapshot that is being taken needs the partitions as they are.
+        let _taking = node.taking.write().await;
+        // Until everything is as the snapshot says, nobody else decides what the catalog on disk says.
+        let _turn = node.catalog_turn.lock().await;
         // The old partitions let go of their files before the new ones take over.
         close_partitions(&node).await;
         let catalog = Arc::new(catalog);
-        node.generation.store(generation, Ordering::Release);
         let durable = Durable { catalog: catalog.clone(), covered: Some(at) };
-        if !write_catalog(&node, durable).await {
+        if !write_catalog(&node, durable, generation).await {
             return Err(MachineFault::new("the catalog cannot be written"));
         }
-        node.catalog.send_replace(catalog);
+        let old = node.catalog.send_replace(catalog);
+        let garbage = old.garbage().into_iter().flat_map(Garbage::partitions);
+        let partitions = old.partitions().chain(garbage).collect();
+        let earlier = Earlier { generation: generation - 1, partitions };
+        node.earlier.lock().unwrap_or_else(PoisonError::into_inner).push(earlier);
         node.announce(at);
         reset_partitions(&node, Some(at)).await;
         start_workers(&node);
+        node.keeper.notify_one();
         Ok(())
     })
 }

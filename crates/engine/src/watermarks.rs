@@ -119,6 +119,11 @@ impl Watermarks {
         }
     }
 
+    /// A partition is there, and nobody knows yet what it has: everything from this index on is needed until [`open`](Self::open) tells.
+    pub fn open_unknown(&mut self, partition: PartitionId, incarnation: Incarnation, from: LogIndex) {
+        self.partitions.insert(partition, State::unknown(incarnation, from));
+    }
+
     /// A partition was dropped. It holds nothing back any more, and late reports of it are stale.
     ///
     /// # Errors

@@ -42,9 +42,25 @@ enum End {
     Quarantined(String),
 }
 
-async fn drive(node: &Arc<Node>, slot: &Arc<Slot>) {
-    if !await_catalog(node, slot).await {
+/// Says that a partition is closed when its task ends, also if it panicked: nobody waits for it for ever.
+struct Ending<'a>(&'a Node, &'a Slot);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let Self(node, slot) = self;
+        if std::thread::panicking() {
+            // A snapshot waits for ever: if it failed, the node would end.
+            node.alarm(format!("partition {} broke an invariant and stays closed", slot.id));
+        } else {
+            slot.drop_marks();
+        }
         slot.state.send_replace(PartitionState::Closed);
+    }
+}
+
+async fn drive(node: &Arc<Node>, slot: &Arc<Slot>) {
+    let _ending = Ending(node, slot);
+    if !await_catalog(node, slot).await {
         return;
     }
     let mut first = true;
@@ -59,7 +75,7 @@ async fn drive(node: &Arc<Node>, slot: &Arc<Slot>) {
             End::Quarantined(reason) => {
                 node.alarm(format!("partition {} is quarantined: {reason}", slot.id));
                 slot.state.send_replace(PartitionState::Quarantined(reason.into()));
-                let _ = slot.closing.subscribe().wait_for(|closing| *closing).await;
+                give_up(node, slot).await;
                 break;
             }
             End::Failed(reason) => {
@@ -74,6 +90,20 @@ async fn drive(node: &Arc<Node>, slot: &Arc<Slot>) {
         }
     }
     close(node, slot).await;
+}
+
+/// Nothing is applied here any more until the node is opened again. Whoever waits for an outcome looks again, and is told why he
+/// gets none; also those whose writes were on their way.
+async fn give_up(node: &Node, slot: &Slot) {
+    let mut closing = slot.closing.subscribe();
+    loop {
+        slot.give_up();
+        node.acks.give_up(slot.id);
+        tokio::select! {
+            _ = closing.wait_for(|closing| *closing) => return,
+            () = slot.wake.notified() => {}
+        }
+    }
 }
 
 /// A partition makes its directory after the catalog that names it is on disk. Whether it is.
@@ -120,10 +150,16 @@ fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<PartitionStat
             .map_err(|error| failed(&error))?,
     };
     let reach = reach_of(&partition);
-    if was_begun {
+    let lost = lost_outcomes(node, slot, reach);
+    if lost.is_none() && was_begun {
         let synced = partition.synced().min(reach.map(|reach| reach.offset));
         let opened = Opened { applied: reach, synced, checkpoint: None };
         let _ = node.core().watermarks.open(slot.id, slot.incarnation, opened);
+    }
+    if let Some(lost) = lost {
+        report(slot, &partition);
+        *slot.partition() = Some(partition);
+        return Err(End::Quarantined(lost));
     }
     // A partition that is opened again may have lost outcomes that it had not written yet, and its queue with them.
     let fresh = was_begun || (first && reach.is_none());
@@ -139,6 +175,21 @@ fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<PartitionStat
         None if fresh => Ok(PartitionState::Serving),
         None => Ok(PartitionState::CatchingUp),
     }
+}
+
+/// What a partition has to have, and has not: its log is gone, or another one.
+fn lost_outcomes(node: &Node, slot: &Slot, reach: Option<Reach>) -> Option<String> {
+    let offset = reach.map(|reach| reach.offset);
+    let synced = node.core().watermarks.marks(slot.id).and_then(|marks| marks.synced);
+    if offset < synced {
+        let shown = |offset: Option<PartitionOffset>| offset.map_or(0, PartitionOffset::get);
+        return Some(format!(
+            "its log ends at outcome {}, and had {} on stable storage",
+            shown(offset),
+            shown(synced)
+        ));
+    }
+    (offset.is_none() && slot.is_begun()).then(|| "its log is gone".to_owned())
 }
 
 async fn serve(node: &Arc<Node>, slot: &Arc<Slot>) -> End {
@@ -185,10 +236,11 @@ fn apply_slice(node: &Node, slot: &Slot, slice: &[Work]) -> Result<(), End> {
     }
     let wants_checkpoint = end.is_ok() && partition.wants_checkpoint();
     if let Some(reach) = reach_of(partition) {
-        let mut core = node.core();
-        // One that was opened again applies once more what it had lost; that is nothing new to anybody.
+        let core = &mut *node.core();
+        // One that was opened again applies once more what it had lost; that is nothing new to anybody. Of one whose place is not
+        // known, all is told at once when it is.
         let known = core.watermarks.marks(slot.id).and_then(|marks| marks.applied);
-        if known < Some(reach.offset) {
+        if known < Some(reach.offset) && !core.dispatch.is_unknown(slot.id) {
             let _ = core.watermarks.applied(slot.id, slot.incarnation, reach);
         }
         if let Some(others) = &mut core.others {
@@ -228,9 +280,22 @@ fn end_of(error: &ApplyError) -> End {
 /// Reads what the queue does not have from the replicated log.
 async fn catch_up(node: &Arc<Node>, slot: &Arc<Slot>, from: LogIndex) -> Result<(), End> {
     slot.state.send_replace(PartitionState::CatchingUp);
-    // Not beyond a mark: what is applied there has to be exactly what is in front of it.
-    let end = slot.next_mark().and_then(LogIndex::next).unwrap_or(LogIndex::MAX);
-    let entries = match node.await_replicator().await.entries(from, end, CATCH_UP_BYTES).await {
+    // Not beyond what the dispatcher is done with: what it has not told the watermarks of cannot be applied yet (WM-1).
+    let dispatched = *node.dispatched.borrow();
+    if dispatched < Some(from) {
+        return attach_or_wait(node, slot, from).await;
+    }
+    // Nor beyond a mark: what is applied there has to be exactly what is in front of it. One that comes now is not in front of
+    // `dispatched`.
+    let last = dispatched.min(slot.next_mark().or(dispatched));
+    let end = last.and_then(LogIndex::next).unwrap_or(LogIndex::MAX);
+    let mut closing = slot.closing.subscribe();
+    let replicator = tokio::select! {
+        replicator = node.await_replicator() => replicator,
+        // The node may never get one, if it cannot be opened.
+        _ = closing.wait_for(|closing| *closing) => return Ok(()),
+    };
+    let entries = match replicator.entries(from, end, CATCH_UP_BYTES).await {
         Ok(entries) => entries,
         Err(EntriesError::NotYet(_)) => Vec::new(),
         Err(error) => return Err(End::Failed(with_causes(&error))),
@@ -253,26 +318,55 @@ async fn catch_up(node: &Arc<Node>, slot: &Arc<Slot>, from: LogIndex) -> Result<
         .map(|(index, entry)| work_of(&mut dispatch, slot.id, index, entry))
         .collect();
     apply(node, slot, slice).await?;
-    if slot.caught_up(last, node.announced()) {
-        slot.state.send_replace(PartitionState::Serving);
-    }
+    attach(node, slot, last)?;
     Ok(())
+}
+
+/// Everything up to `read` is applied. If that is all there is, the queue has everything from now on. Whether it has.
+fn attach(node: &Node, slot: &Slot, read: LogIndex) -> Result<bool, End> {
+    {
+        let core = &mut *node.core();
+        // While the core is locked, nothing is judged: what is announced from now on finds the partition attached.
+        if !slot.caught_up(read, node.announced()) {
+            return Ok(false);
+        }
+        let applied = *slot.applied.borrow();
+        let reach = applied.offset.zip(applied.index).map(|(offset, index)| Reach { offset, index });
+        if core.dispatch.is_unknown(slot.id) {
+            core.dispatch.open(slot.id, reach.map(|Reach { offset, index }| Resume { offset, index }));
+            let opened = Opened { applied: reach, ..Opened::default() };
+            let _ = core.watermarks.open(slot.id, slot.incarnation, opened);
+        }
+        let next = reach.map_or(Some(PartitionOffset::FIRST), |reach| reach.offset.next());
+        let expected = core.dispatch.next(slot.id);
+        if expected.is_some() && expected != next {
+            let shown = |offset: Option<PartitionOffset>| offset.map_or(0, PartitionOffset::get);
+            return Err(End::Quarantined(format!(
+                "it has read the whole log and is at outcome {}, where {} comes next",
+                shown(applied.offset),
+                shown(expected)
+            )));
+        }
+    }
+    slot.state.send_replace(PartitionState::Serving);
+    Ok(true)
 }
 
 /// There is nothing to read from here on: everything in front of it was read.
 async fn attach_or_wait(node: &Arc<Node>, slot: &Arc<Slot>, from: LogIndex) -> Result<(), End> {
     let mut dispatched = node.dispatched.subscribe();
     let nothing_there = match from.previous() {
-        Some(read) => slot.caught_up(read, node.announced()),
-        None => node.announced().is_none() && slot.caught_up(from, None),
+        Some(read) => attach(node, slot, read)?,
+        // Nothing was ever dispatched.
+        None => false,
     };
     if nothing_there {
-        slot.state.send_replace(PartitionState::Serving);
         return Ok(());
     }
     let mut closing = slot.closing.subscribe();
     tokio::select! {
         _ = dispatched.wait_for(|dispatched| *dispatched >= Some(from)) => {}
+        () = slot.wake.notified() => {}
         _ = closing.wait_for(|closing| *closing) => {}
     }
     Ok(())
@@ -321,6 +415,9 @@ fn make_checkpoint(node: &Node, slot: &Slot) -> Result<(), End> {
 
 fn report_durable(node: &Node, slot: &Slot, partition: &Partition) {
     let mut core = node.core();
+    if core.dispatch.is_unknown(slot.id) {
+        return;
+    }
     if let Some(synced) = partition.synced().min(partition.applied()) {
         let _ = core.watermarks.synced(slot.id, slot.incarnation, synced);
     }
@@ -336,22 +433,28 @@ async fn take_mark(node: &Arc<Node>, slot: &Arc<Slot>, mark: Mark) -> Result<(),
     let job = {
         let (node, slot) = (node.clone(), slot.clone());
         move || {
-            make_checkpoint(&node, &slot)?;
+            if let Err(end) = make_checkpoint(&node, &slot) {
+                slot.put_back(mark);
+                return Err(end);
+            }
             let mut guard = slot.partition();
             let partition = guard.as_mut().expect("a partition that serves is open");
             let covered = partition.checkpointed() == partition.applied();
-            let marked = match partition.view() {
-                Ok(view) if covered => Ok(Marked { view }),
-                Ok(_) => Err("the state could not be made durable".into()),
-                Err(error) => Err(error.to_string().into()),
+            let reason = match partition.view() {
+                Ok(view) if covered => {
+                    // Whoever asked may be gone.
+                    let _ = mark.reply.send(Marked { view });
+                    return Ok(());
+                }
+                Ok(_) => "its state could not be made durable".to_owned(),
+                Err(error) => error.to_string(),
             };
-            Ok((marked, mark.reply))
+            // A snapshot that fails ends the node. It waits instead, until this partition is well (ISO-1).
+            slot.put_back(mark);
+            Err(End::Failed(reason))
         }
     };
-    let (marked, reply) = node.workers.run(job).await?;
-    // Whoever asked may be gone.
-    let _ = reply.send(marked);
-    Ok(())
+    node.workers.run(job).await
 }
 
 async fn close(node: &Arc<Node>, slot: &Arc<Slot>) {
@@ -372,7 +475,6 @@ async fn close(node: &Arc<Node>, slot: &Arc<Slot>) {
         }
     };
     node.workers.run(job).await;
-    slot.state.send_replace(PartitionState::Closed);
 }
 
 fn report(slot: &Slot, partition: &Partition) {

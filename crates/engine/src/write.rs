@@ -87,7 +87,7 @@ impl Engine {
             match answer {
                 Answer::Outcome(outcome) => return Ok(acknowledged(outcome)),
                 Answer::Reused => return Ok(reused()),
-                Answer::NotLeading => return Err(self.not_leader().into()),
+                Answer::NotLeading => return Err(self.not_taking_writes()),
                 // What it waited for came to nothing: nothing was written, and the key is free.
                 Answer::Again => {}
             }
@@ -127,11 +127,15 @@ impl Engine {
         if *node.leads.borrow() {
             return Ok(());
         }
-        if !node.replicator().leadership().borrow().is_self {
-            return Err(self.not_leader().into());
+        let waits = {
+            let leadership = node.replicator().leadership();
+            let leadership = leadership.borrow();
+            leadership.is_self && leadership.stopped.is_none() && !self.is_closing()
+        };
+        if waits {
+            self.wait_for_leader().await;
         }
-        self.wait_for_leader().await;
-        if *node.leads.borrow() { Ok(()) } else { Err(self.not_leader().into()) }
+        if *node.leads.borrow() { Ok(()) } else { Err(self.not_taking_writes()) }
     }
 
     /// Step 2.
@@ -170,6 +174,10 @@ impl Engine {
             }
             PartitionState::Closed => return Err(WriteError::Closing),
         }
+        // It catches up, and only then it is known where it stands.
+        if node.core().dispatch.is_unknown(partition) {
+            return Err(WriteError::Actualizing { partition });
+        }
         let catalog = node.catalog.borrow();
         let namespace = catalog.by_id(partition.namespace).ok_or(WriteError::UnknownNamespace)?;
         if namespace.frozen.contains(&partition.index) {
@@ -183,13 +191,20 @@ impl Engine {
         Ok(())
     }
 
-    fn not_leader(&self) -> NotLeader {
-        NotLeader { leader: self.node().replicator().leadership().borrow().leader.clone() }
+    /// Why this node takes no writes.
+    fn not_taking_writes(&self) -> WriteError {
+        let leadership = self.node().replicator().leadership();
+        let leadership = leadership.borrow();
+        match &leadership.stopped {
+            _ if self.is_closing() => WriteError::Closing,
+            Some(stopped) => WriteError::Stopped { reason: stopped.reason.clone() },
+            None => NotLeader { leader: leadership.leader.clone() }.into(),
+        }
     }
 
     fn recall_refused(&self, refused: crate::recall::RecallRefused) -> WriteError {
         match refused {
-            crate::recall::RecallRefused::NotLeading => self.not_leader().into(),
+            crate::recall::RecallRefused::NotLeading => self.not_taking_writes(),
             crate::recall::RecallRefused::Full { limit } => WriteError::TooManyInFlight { limit },
         }
     }

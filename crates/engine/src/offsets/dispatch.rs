@@ -18,6 +18,8 @@ pub enum Verdict {
     },
     /// Its partition is gone: no outcome, nothing consumed.
     Gone,
+    /// Nobody knows where its partition stands: it reads the log itself, and tells once it has.
+    Unknown,
 }
 
 /// Where a partition stands when it is opened: its last outcome.
@@ -43,6 +45,7 @@ enum Next {
         index: Option<LogIndex>,
     },
     Gone,
+    Unknown,
 }
 
 impl Next {
@@ -60,17 +63,28 @@ impl Dispatch {
         self.partitions.insert(partition, next);
     }
 
+    /// A partition is there, and nobody knows yet where it stands. [`open`](Self::open) tells.
+    pub fn open_unknown(&mut self, partition: PartitionId) {
+        self.partitions.insert(partition, Next::Unknown);
+    }
+
+    /// Whether nobody knows where a partition stands.
+    #[must_use]
+    pub fn is_unknown(&self, partition: PartitionId) -> bool {
+        matches!(self.partitions.get(&partition), Some(Next::Unknown))
+    }
+
     /// The partition is gone; records for it are, too. [`open`](Self::open) takes a new incarnation in.
     pub fn close(&mut self, partition: PartitionId) {
         self.partitions.insert(partition, Next::Gone);
     }
 
-    /// The offset that a partition's next record has; none if the partition is gone.
+    /// The offset that a partition's next record has; none if the partition is gone, or nobody knows where it stands.
     #[must_use]
     pub fn next(&self, partition: PartitionId) -> Option<PartitionOffset> {
         match self.partitions.get(&partition).copied().unwrap_or(Next::FIRST) {
             Next::Open { next, .. } => Some(next),
-            Next::Gone => None,
+            Next::Gone | Next::Unknown => None,
         }
     }
 
@@ -78,6 +92,7 @@ impl Dispatch {
     pub fn judge(&mut self, index: LogIndex, partition: PartitionId, expected: PartitionOffset) -> Verdict {
         match self.partitions.entry(partition).or_insert(Next::FIRST) {
             Next::Gone => Verdict::Gone,
+            Next::Unknown => Verdict::Unknown,
             Next::Open { next, index: Some(last) }
                 if index < *last || (index == *last && expected < *next) =>
             {

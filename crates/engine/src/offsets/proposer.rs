@@ -56,8 +56,8 @@ pub enum NotNow {
     /// As many batches are in flight as may be.
     #[error("{MAX_BATCHES_IN_FLIGHT} batches are in flight")]
     Full,
-    /// A partition is gone.
-    #[error("partition {partition} is gone")]
+    /// A partition is gone, or where it stands is not known yet.
+    #[error("partition {partition} is gone, or where it stands is not known")]
     Gone {
         /// Which one.
         partition: PartitionId,
@@ -106,6 +106,12 @@ impl Proposer {
     /// Another node leads. What is in flight may still be committed.
     pub fn step_down(&mut self) {
         self.state = State::Following;
+    }
+
+    /// Whether a batch has no fate yet, and was reserved since this node leads.
+    #[must_use]
+    pub fn is_in_flight(&self, batch: BatchId) -> bool {
+        self.in_flight.contains_key(&batch)
     }
 
     /// How many batches have no fate yet.

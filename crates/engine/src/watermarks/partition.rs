@@ -50,14 +50,25 @@ pub(super) struct State {
     unapplied: VecDeque<Dispatched>,
     /// The lowest index that may hold a record that the checkpoint does not cover; none if it covers all.
     needed_from: Option<LogIndex>,
+    /// What the partition has is not known from this index on.
+    unknown_from: Option<LogIndex>,
 }
 
 impl State {
     pub(super) fn new(incarnation: Incarnation, opened: &Opened) -> Self {
-        let mut state =
-            Self { incarnation, marks: Marks::default(), unapplied: VecDeque::new(), needed_from: None };
+        let mut state = Self {
+            incarnation,
+            marks: Marks::default(),
+            unapplied: VecDeque::new(),
+            needed_from: None,
+            unknown_from: None,
+        };
         state.install(opened);
         state
+    }
+
+    pub(super) fn unknown(incarnation: Incarnation, from: LogIndex) -> Self {
+        Self { unknown_from: Some(from), ..Self::new(incarnation, &Opened::default()) }
     }
 
     /// Everything jumps to where the partition stands now.
@@ -74,6 +85,7 @@ impl State {
             applied_index: opened.applied.map(|reach| reach.index),
         };
         self.change(installed);
+        self.unknown_from = None;
         self.drop_applied();
         self.needed_from = match opened.checkpoint {
             _ if self.marks.checkpoint == self.marks.highest => None,
@@ -128,6 +140,9 @@ impl State {
     }
 
     pub(super) fn applied_through(&self, dispatched: Option<LogIndex>) -> Option<LogIndex> {
+        if let Some(from) = self.unknown_from {
+            return from.previous();
+        }
         match self.unapplied.front() {
             None => dispatched,
             // Where one stands for several, what is applied tells more than the first of them.
@@ -136,7 +151,7 @@ impl State {
     }
 
     pub(super) fn needed_from(&self) -> Option<LogIndex> {
-        self.needed_from
+        self.unknown_from.or(self.needed_from)
     }
 
     fn drop_applied(&mut self) {

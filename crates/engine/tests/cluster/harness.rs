@@ -232,7 +232,7 @@ impl Cluster {
     }
 }
 
-fn rows(view: &View) -> Vec<(String, Vec<u8>, Vec<u8>)> {
+pub(crate) fn rows(view: &View) -> Vec<(String, Vec<u8>, Vec<u8>)> {
     view.rows()
         .map(|row| {
             let (space, key, value) = row.unwrap();
