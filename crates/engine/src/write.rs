@@ -13,7 +13,7 @@ use crate::admission;
 use crate::engine::Engine;
 use crate::error::{NotLeader, WriteError};
 use crate::proposing::{Request, Submission};
-use crate::recall::{Answer, Flight, Recalled, Window, WriteIdentity};
+use crate::recall::{Answer, Flight, Recalled, Waiter, Window, WriteIdentity};
 use crate::slot::PartitionState;
 
 /// How a write is to be treated besides what it says.
@@ -38,8 +38,18 @@ pub struct Acknowledgement {
     pub duplicate: bool,
 }
 
+/// Where a write is when it has entered the corridor.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// At its end: it was decided before.
+    Known(Acknowledgement),
+    /// It waits, for its own outcome or for that of a request with the same key that came first.
+    Waits { waiter: Waiter, joined: bool },
+}
+
 /// A write as it goes through the corridor.
-struct Passage {
+#[derive(Debug)]
+pub(crate) struct Passage {
     partition: PartitionId,
     identity: WriteIdentity,
     digest: RequestDigest,
@@ -67,35 +77,54 @@ impl Engine {
     }
 
     async fn walk(&self, passage: &Passage) -> Result<Acknowledgement, WriteError> {
+        let step = self.enter(passage).await?;
+        self.walk_on(passage, step).await
+    }
+
+    /// Steps 2 to 4: recall, admission, proposal.
+    pub(crate) async fn enter(&self, passage: &Passage) -> Result<Step, WriteError> {
+        self.await_leadership().await?;
+        match self.recall(passage)? {
+            Recalled::Known(outcome) => Ok(Step::Known(Acknowledgement { outcome, duplicate: true })),
+            Recalled::Reused => Ok(Step::Known(reused())),
+            Recalled::InFlight(waiter) => Ok(Step::Waits { waiter, joined: true }),
+            Recalled::New(flight) => {
+                let waiter = flight.waiter();
+                self.admit_and_propose(passage, flight).await?;
+                Ok(Step::Waits { waiter, joined: false })
+            }
+        }
+    }
+
+    /// Step 8: the acknowledgement. What came to nothing on the way enters again.
+    pub(crate) async fn walk_on(&self, passage: &Passage, step: Step) -> Result<Acknowledgement, WriteError> {
+        let mut step = step;
         loop {
-            self.await_leadership().await?;
-            let answer = match self.recall(passage)? {
-                Recalled::Known(outcome) => return Ok(Acknowledgement { outcome, duplicate: true }),
-                Recalled::Reused => Answer::Reused,
-                Recalled::InFlight(waiter) => match waiter.answer().await {
-                    Answer::Outcome(outcome) => {
-                        return Ok(Acknowledgement { duplicate: true, ..acknowledged(outcome) });
-                    }
-                    other => other,
-                },
-                Recalled::New(flight) => {
-                    let waiter = flight.waiter();
-                    self.admit_and_propose(passage, flight).await?;
-                    waiter.answer().await
-                }
+            let (waiter, joined) = match step {
+                Step::Known(acknowledgement) => return Ok(acknowledgement),
+                Step::Waits { waiter, joined } => (waiter, joined),
             };
-            match answer {
-                Answer::Outcome(outcome) => return Ok(acknowledged(outcome)),
+            match waiter.answer().await {
+                Answer::Outcome(outcome) => {
+                    let acknowledgement = acknowledged(outcome);
+                    let duplicate = acknowledgement.duplicate || joined;
+                    return Ok(Acknowledgement { duplicate, ..acknowledgement });
+                }
                 Answer::Reused => return Ok(reused()),
                 Answer::NotLeading => return Err(self.not_taking_writes()),
-                // What it waited for came to nothing: nothing was written, and the key is free.
-                Answer::Again => {}
+                // Nothing was written, and the key is free.
+                Answer::Again => step = self.enter(passage).await?,
             }
         }
     }
 
     /// Step 1, as far as it is the engine's: where the write goes, and that it can be decided at all.
-    fn check(&self, namespace: &str, key: IdempotencyKey, write: &Write<'_>) -> Result<Passage, WriteError> {
+    pub(crate) fn check(
+        &self,
+        namespace: &str,
+        key: IdempotencyKey,
+        write: &Write<'_>,
+    ) -> Result<Passage, WriteError> {
         let violations = write.violations();
         if !violations.is_empty() {
             return Err(WriteError::Invalid(violations.iter().map(Violation::to_string).collect()));

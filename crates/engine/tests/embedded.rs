@@ -269,3 +269,30 @@ async fn whoever_was_told_an_offset_reads_his_write_and_barriers_name_what_block
     assert!(blocked.unwrap_err().to_string().contains("is at entry"));
     engine.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_of_writes_does_not_wait_for_each_of_them() {
+    let io = Arc::new(MemoryIo::new());
+    let engine = open(&io).await;
+    engine.define(shop(2)).await.unwrap();
+    let before = engine.statistics().consensus.log.syncs;
+    let mut submitted = Vec::new();
+    for number in 1..=500 {
+        submitted.push(engine.submit("shop", key(number), &sale(1), WriteOptions::default()).await.unwrap());
+    }
+    let again = engine.submit("shop", key(7), &sale(1), WriteOptions::default()).await.unwrap();
+    for (number, write) in (1..).zip(submitted) {
+        let acknowledgement = write.outcome().await.unwrap();
+        assert_eq!(committed(&acknowledgement).numbers[0].1, number, "in the order of the submissions");
+    }
+    assert!(again.outcome().await.unwrap().duplicate);
+    let statistics = engine.statistics();
+    assert!(statistics.consensus.log.syncs - before < 500, "they share syncs");
+    assert_eq!((statistics.in_flight, statistics.keys_in_flight, statistics.admitted_operations), (0, 0, 0));
+    assert_eq!(statistics.recalled, 500);
+    // Dropped on its way, it goes its way, and the retry gets its outcome.
+    drop(engine.submit("shop", key(501), &sale(1), WriteOptions::default()).await.unwrap());
+    let retried = write(&engine, 501, &sale(1)).await.unwrap();
+    assert_eq!(committed(&retried).numbers[0].1, 501);
+    engine.close().await;
+}

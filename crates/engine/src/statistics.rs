@@ -1,0 +1,44 @@
+//! What a node counts about itself.
+
+use crate::admission::Scope;
+use crate::engine::Engine;
+
+/// Counters and sizes of a node, as they are now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// Consensus and the replicated log.
+    pub consensus: gapless_consensus::Statistics,
+    /// Writes that were proposed and have no outcome yet.
+    pub in_flight: usize,
+    /// Keys that are in flight, also those that nobody waits for any more.
+    pub keys_in_flight: usize,
+    /// Outcomes that retries are answered with from memory.
+    pub recalled: usize,
+    /// Operations that are admitted and not answered.
+    pub admitted_operations: u64,
+    /// Bytes of them.
+    pub admitted_bytes: u64,
+    /// Bytes of rows in memory that no checkpoint has yet, of all partitions.
+    pub memtable_bytes: u64,
+    /// Bytes that are kept of the files of stores, of all partitions.
+    pub cached_bytes: u64,
+}
+
+impl Engine {
+    /// What the node counts about itself.
+    pub fn statistics(&self) -> Statistics {
+        let node = self.node();
+        let (admitted_operations, admitted_bytes) = node.admission.in_use(Scope::Node);
+        let budget = &node.partition_options.budget;
+        Statistics {
+            consensus: node.replicator().statistics(),
+            in_flight: node.acks.len(),
+            keys_in_flight: node.recall.in_flight(),
+            recalled: node.recall.known(),
+            admitted_operations,
+            admitted_bytes,
+            memtable_bytes: budget.memtable_bytes(),
+            cached_bytes: budget.cached_bytes() + budget.resident_bytes(),
+        }
+    }
+}
