@@ -36,6 +36,9 @@ use crate::workers::Workers;
 /// Writes that wait for the proposer; more of them wait in their callers.
 const QUEUED_REQUESTS: usize = 4096;
 
+/// Takes what a node offers to others.
+pub type Attach = Arc<dyn Fn(Arc<dyn Inbound>) + Send + Sync>;
+
 /// What to open, and how.
 #[derive(Clone)]
 pub struct Config {
@@ -52,7 +55,7 @@ pub struct Config {
     /// How other nodes are reached.
     pub network: Arc<dyn Network>,
     /// Gives what this node offers to others to the transport.
-    pub attach: Option<Arc<dyn Fn(Arc<dyn Inbound>) + Send + Sync>>,
+    pub attach: Option<Attach>,
     /// How nodes tell each other how far they are.
     pub peers: Arc<dyn Peers>,
     /// How often they do.
