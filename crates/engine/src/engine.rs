@@ -257,10 +257,13 @@ impl Engine {
         let node = &self.0.node;
         let report = |slot: Arc<crate::slot::Slot>| {
             let backlog = slot.backlog();
+            // One lock after the other, not one inside the other.
+            let marks = node.core().watermarks.marks(slot.id).unwrap_or_default();
+            let state = slot.state.borrow().clone();
             PartitionReport {
                 partition: slot.id,
-                state: slot.state.borrow().clone(),
-                marks: node.core().watermarks.marks(slot.id).unwrap_or_default(),
+                state,
+                marks,
                 queued_entries: backlog.entries,
                 queued_bytes: backlog.bytes,
                 detachments: backlog.detachments,
