@@ -105,13 +105,14 @@ pub(crate) enum Step {
 
 #[derive(Debug, Default)]
 struct Queue {
-    work: VecDeque<Work>,
+    /// What waits, and when it came.
+    work: VecDeque<(Duration, Work)>,
     bytes: u64,
     marks: VecDeque<Mark>,
     /// The first entry that is not in the queue, if it fell behind.
     detached: Option<LogIndex>,
     wants_checkpoint: bool,
-    /// When what is oldest in the queue came.
+    /// When the oldest that is not applied came: what is being applied counts until the next step.
     waiting_since: Option<Duration>,
     /// Times it was detached.
     detachments: u64,
@@ -168,7 +169,7 @@ impl Slot {
             } else {
                 queue.waiting_since.get_or_insert(now);
                 queue.bytes += bytes;
-                queue.work.push_back(work);
+                queue.work.push_back((now, work));
             }
         }
         self.wake.notify_one();
@@ -196,7 +197,7 @@ impl Slot {
     /// What comes next. `dispatched` is the last entry that was.
     pub(crate) fn next_step(&self) -> Step {
         let mut queue = self.queue();
-        let next = queue.work.front().map(|work| work.index).or(queue.detached);
+        let next = queue.work.front().map(|(_, work)| work.index).or(queue.detached);
         if let Some(mark) = queue.marks.front()
             && next.is_none_or(|next| mark.at < next)
         {
@@ -212,17 +213,18 @@ impl Slot {
                 false => Step::Idle,
             };
         }
+        queue.waiting_since = queue.work.front().map(|(since, _)| *since);
         // Under load a checkpoint comes between two slices: otherwise it never would.
         if std::mem::take(&mut queue.wants_checkpoint) {
             return Step::Checkpoint;
         }
         let end = queue.marks.front().map(|mark| mark.at);
         let (mut slice, mut commands, mut bytes) = (Vec::new(), 0, 0);
-        while let Some(work) = queue.work.front() {
+        while let Some((_, work)) = queue.work.front() {
             if commands >= SLICE_COMMANDS || bytes >= SLICE_BYTES || end.is_some_and(|end| work.index > end) {
                 break;
             }
-            let work = queue.work.pop_front().expect("there is one");
+            let (_, work) = queue.work.pop_front().expect("there is one");
             commands += work.commands.len();
             bytes += work.bytes();
             slice.push(work);
@@ -342,6 +344,21 @@ mod tests {
         assert!(matches!(slot.next_step(), Step::Idle));
         slot.push(work(42, 1), Duration::ZERO);
         assert_eq!(applied(slot.next_step()), [42]);
+    }
+
+    #[test]
+    fn a_queue_that_is_never_empty_is_as_old_as_its_oldest_entry() {
+        let slot = slot();
+        let second = |index| Duration::from_secs(index);
+        slot.push(work(0, 8 << 20), second(0));
+        for index in 1..=20 {
+            slot.push(work(index, 8 << 20), second(index));
+            assert_eq!(applied(slot.next_step()), [index - 1]);
+            assert_eq!(slot.backlog().waiting_since, Some(second(index - 1)), "while it is applied");
+        }
+        assert_eq!(applied(slot.next_step()), [20]);
+        assert!(matches!(slot.next_step(), Step::Idle));
+        assert_eq!(slot.backlog().waiting_since, None);
     }
 
     #[test]
