@@ -24,6 +24,7 @@ use crate::dispatcher::{Dispatcher, close_partitions, reset_partitions, start_wo
 use crate::error::OpenError;
 use crate::keeper::{self, Housekeeping};
 use crate::log_time::{Clock, MachineClock};
+use crate::masters::Masters;
 use crate::node::{Durable, Node, Parts};
 use crate::proposing::{self, Request};
 use crate::recall::{Recall, RecallLimits};
@@ -72,6 +73,8 @@ pub struct Config {
     pub recall: RecallLimits,
     /// Checkpoints, and how much of the replicated log is kept.
     pub housekeeping: Housekeeping,
+    /// Which voter looks after a partition.
+    pub masters: Masters,
     /// Whether partitions work on threads, or in place for a simulation.
     pub on_threads: bool,
     /// How long a partition that failed waits until it is opened again.
@@ -112,6 +115,7 @@ impl Config {
             admission: AdmissionLimits::default(),
             recall: RecallLimits::default(),
             housekeeping: Housekeeping::default(),
+            masters: Masters::Hash,
             on_threads: true,
             reopen_delay: Duration::from_secs(1),
             queue: QueueLimits::default(),
@@ -139,6 +143,7 @@ struct Inner {
     requests: mpsc::Sender<Request>,
     barriers: Barriers,
     consensus: gapless_consensus::Node,
+    masters: Masters,
     tasks: std::sync::Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -223,6 +228,7 @@ impl Engine {
             requests,
             barriers: Barriers::default(),
             consensus,
+            masters: config.masters,
             tasks: std::sync::Mutex::new(tasks),
         })))
     }
@@ -278,15 +284,24 @@ impl Engine {
         reports::receive(&self.0.node, report);
     }
 
+    /// The voter that scrubs a partition and backs it up, by the members in force here; none if there are no masters.
+    pub fn master_of(&self, partition: PartitionId) -> Option<NodeId> {
+        let voters: Vec<NodeId> = self.replicator().members().all_voters().into_iter().collect();
+        self.0.masters.master_of(partition, &voters)
+    }
+
     /// Every partition of this node, by id.
     pub fn partitions(&self) -> Vec<PartitionReport> {
         let node = &self.0.node;
         let report = |slot: Arc<crate::slot::Slot>| {
             let backlog = slot.backlog();
+            // One lock after the other, not one inside the other.
+            let marks = node.core().watermarks.marks(slot.id).unwrap_or_default();
+            let state = slot.state.borrow().clone();
             PartitionReport {
                 partition: slot.id,
-                state: slot.state.borrow().clone(),
-                marks: node.core().watermarks.marks(slot.id).unwrap_or_default(),
+                state,
+                marks,
                 queued_entries: backlog.entries,
                 queued_bytes: backlog.bytes,
                 detachments: backlog.detachments,

@@ -85,7 +85,9 @@ pub(crate) async fn run(node: Arc<Node>, mut requests: mpsc::Receiver<Request>) 
     let mut leadership = node.replicator().leadership();
     let mut closing = node.closing.subscribe();
     let mut task = Proposing::new(node);
-    task.lead_or_follow(&leadership.borrow_and_update().clone());
+    // Not in one statement: while somebody who is to be told waits for the lock, whoever leads would wait for him.
+    let now = leadership.borrow_and_update().clone();
+    task.lead_or_follow(&now);
     loop {
         tokio::select! {
             biased;
@@ -94,7 +96,8 @@ pub(crate) async fn run(node: Arc<Node>, mut requests: mpsc::Receiver<Request>) 
                 if changed.is_err() {
                     break;
                 }
-                task.lead_or_follow(&leadership.borrow_and_update().clone());
+                let now = leadership.borrow_and_update().clone();
+                task.lead_or_follow(&now);
             }
             Some(settled) = task.tickets.next(), if !task.tickets.is_empty() => task.settle(settled),
             () = task.node.resolved.notified(), if task.is_blocked => {}

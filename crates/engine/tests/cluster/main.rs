@@ -27,6 +27,12 @@ async fn every_node_has_the_same_and_followers_serve_what_they_were_asked_to_hav
         let mine = mine.map(|(number, committed)| (*number, committed.clone())).collect();
         check_history(&cluster.engine(leader), workspace, &mine).await;
     }
+    for report in cluster.engine(leader).partitions() {
+        let masters =
+            cluster.running().into_iter().map(|node| cluster.engine(node).master_of(report.partition));
+        let masters: std::collections::BTreeSet<_> = masters.collect();
+        assert_eq!(masters.len(), 1, "all nodes agree who looks after a partition");
+    }
     let follower = cluster.running().into_iter().find(|node| *node != leader).unwrap();
     let last = &acknowledged[&49];
     let read =
