@@ -1,3 +1,5 @@
+//! The catalog as a fold, and its file.
+
 use std::num::NonZeroU16;
 
 use gapless_log::io::Io;
