@@ -41,7 +41,7 @@ pub(crate) struct EngineArguments {
     /// Only loads with so many writers
     #[arg(long, value_name = "COUNT")]
     writers: Option<usize>,
-    /// Seconds of every run [default: 3; with --quick 0.6]
+    /// Seconds of every run [default: 3; with --quick 0.4]
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
     /// Rounds [default: 5; with --quick 3]
@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &EngineArguments) -> Result<()> {
     fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let machine = Machine::of(&directory)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
-    let seconds = arguments.seconds.unwrap_or(if arguments.quick { 0.6 } else { 3.0 });
+    let seconds = arguments.seconds.unwrap_or(if arguments.quick { 0.4 } else { 3.0 });
     let measured = Duration::try_from_secs_f64(seconds).context("so many seconds there are not")?;
     let rounds = arguments.rounds.unwrap_or(if arguments.quick { 3 } else { 5 });
     let asked = |part: Part| arguments.only.is_none_or(|only| only == part);

@@ -89,6 +89,7 @@ pub(crate) async fn run(node: Arc<Node>, mut requests: mpsc::Receiver<Request>) 
     let now = leadership.borrow_and_update().clone();
     task.lead_or_follow(&now);
     loop {
+        let mut more_may_come = false;
         tokio::select! {
             biased;
             _ = closing.wait_for(|closing| *closing) => break,
@@ -104,9 +105,16 @@ pub(crate) async fn run(node: Arc<Node>, mut requests: mpsc::Receiver<Request>) 
             request = requests.recv(), if task.takes_more() => {
                 let Some(request) = request else { break };
                 task.waiting.push_back(request);
-                while task.takes_more() && let Ok(request) = requests.try_recv() {
-                    task.waiting.push_back(request);
-                }
+                more_may_come = true;
+            }
+        }
+        if more_may_come {
+            // Whoever else is ready to write does so now, and shares the entry. A lone writer waits for nobody.
+            tokio::task::yield_now().await;
+            while task.takes_more()
+                && let Ok(request) = requests.try_recv()
+            {
+                task.waiting.push_back(request);
             }
         }
         task.propose();
@@ -119,6 +127,10 @@ pub(crate) async fn run(node: Arc<Node>, mut requests: mpsc::Receiver<Request>) 
 
 /// Requests that wait inside the task: more are left in the queue, which pushes back.
 const MOST_WAITING: usize = 4096;
+
+/// Entries with writes that are on their way: one is synced, the other is next. While they are, writes gather, so that many writers
+/// share an entry. More in flight means more and smaller entries, each of which costs consensus as much as a large one.
+const ENTRIES_ON_THEIR_WAY: usize = 2;
 
 struct Proposing {
     node: Arc<Node>,
@@ -221,6 +233,10 @@ impl Proposing {
             Request::Write(submission) => submission.partition,
             Request::Catalog(..) => unreachable!("only writes are counted"),
         };
+        // Asked first: as long as it is so, every write that comes gets here.
+        if self.node.core().proposer.in_flight() >= ENTRIES_ON_THEIR_WAY {
+            return false;
+        }
         let count = self.fitting();
         let reserved = {
             let mut guard = self.node.core();
