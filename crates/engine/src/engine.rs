@@ -35,6 +35,9 @@ use crate::workers::Workers;
 /// Writes that wait for the proposer; more of them wait in their callers.
 const QUEUED_REQUESTS: usize = 4096;
 
+/// Gives what a node offers to others to a transport.
+pub type Attach = Arc<dyn Fn(Arc<dyn Inbound>) + Send + Sync>;
+
 /// What to open, and how.
 #[derive(Clone)]
 pub struct Config {
@@ -51,7 +54,7 @@ pub struct Config {
     /// How other nodes are reached.
     pub network: Arc<dyn Network>,
     /// Gives what this node offers to others to the transport.
-    pub attach: Option<Arc<dyn Fn(Arc<dyn Inbound>) + Send + Sync>>,
+    pub attach: Option<Attach>,
     /// Times and chances of consensus.
     pub consensus: Settings,
     /// The replicated log.

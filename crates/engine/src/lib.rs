@@ -45,7 +45,7 @@ mod write;
 
 pub use barriers::Target;
 pub use catalog::{Catalog, CatalogCommand, CatalogFileError, Namespace};
-pub use engine::{Config, Engine, PartitionReport};
+pub use engine::{Attach, Config, Engine, PartitionReport};
 pub use error::{BarrierError, Blocked, CatalogError, NotLeader, OpenError, ReadError, WriteError};
 pub use gapless_consensus::{Leader, NodeId};
 pub use keeper::Housekeeping;

@@ -24,7 +24,7 @@ fn a_namespace_that_comes_back_is_another_one() {
     assert_eq!(first.len(), 2);
     assert_eq!(define(&mut catalog, &definition("shop", 2)), Change::Altered);
     assert!(catalog.check(&definition("shop", 3)).is_err(), "partitions cannot change");
-    assert_eq!(catalog.command(CatalogCommand::Drop(id)), Change::Dropped(first.clone()));
+    assert_eq!(catalog.command(CatalogCommand::Drop(id)), Change::Dropped(first));
     assert_eq!(catalog.command(CatalogCommand::Drop(id)), Change::Nothing);
     let Change::Created(second) = define(&mut catalog, &definition("shop", 3)) else { panic!() };
     assert!(second[0].namespace > id);

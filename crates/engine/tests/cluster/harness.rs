@@ -12,7 +12,7 @@ use gapless_engine::{
 };
 use gapless_log::Drive;
 use gapless_log::io::Io;
-use gapless_log::io::memory::MemoryIo;
+use gapless_log::io::faulty::FaultyIo;
 use gapless_partition::{Committed, Definition, Direction, Operation, Outcome, View, Write};
 use gapless_types::{IdempotencyKey, Name, PartitionId, WorkspaceId, WorkspaceOffset};
 
@@ -22,7 +22,7 @@ pub(crate) fn id(node: u64) -> NodeId {
 
 /// One node, and what survives it.
 pub(crate) struct Seat {
-    pub(crate) io: MemoryIo,
+    pub(crate) io: FaultyIo,
     pub(crate) engine: Option<Engine>,
     start: Start,
 }
@@ -54,14 +54,20 @@ impl Cluster {
     }
 
     pub(crate) fn seat(&mut self, node: u64, start: Start) {
-        self.seats.insert(id(node), Seat { io: MemoryIo::new(), engine: None, start });
+        self.seats.insert(id(node), Seat { io: FaultyIo::new(node), engine: None, start });
     }
 
     /// Opens a node on what survived it.
     pub(crate) async fn start(&mut self, node: NodeId) {
-        let config = self.config(node);
-        let engine = Engine::open(config).await.unwrap();
-        self.seats.get_mut(&node).unwrap().engine = Some(engine);
+        assert!(self.try_start(node).await, "node {node} can be opened");
+    }
+
+    /// Opens a node, if that can be done.
+    pub(crate) async fn try_start(&mut self, node: NodeId) -> bool {
+        let engine = Engine::open(self.config(node)).await.ok();
+        let seat = self.seats.get_mut(&node).unwrap();
+        seat.engine = engine;
+        seat.engine.is_some()
     }
 
     fn config(&self, node: NodeId) -> Config {
@@ -88,7 +94,7 @@ impl Cluster {
     pub(crate) async fn kill(&mut self, node: NodeId) {
         self.board.detach(node);
         let seat = self.seats.get_mut(&node).unwrap();
-        seat.io.power_cut();
+        seat.io.memory().power_cut();
         seat.engine.take().unwrap().kill().await;
     }
 
