@@ -18,6 +18,9 @@ use crate::machine::Machine;
 use crate::report::{bars_table, right_aligned, show, table};
 use crate::samples::Spread;
 
+/// What a row of a table takes from a round.
+type Of<R, T> = fn(&R) -> T;
+
 /// What a single writer may wait beyond two syncs, in microseconds.
 const LATENCY_BEYOND_SYNCS_US: f64 = 200.0;
 /// So many times the rate of a single writer, unless there is no more processor.
@@ -93,7 +96,7 @@ impl Report {
         ]);
         for series in &self.series {
             let [one, many] = PARTITIONS;
-            let who: [(String, fn(&Round) -> Figures); 3] = [
+            let who: [(String, Of<Round, Figures>); 3] = [
                 ("bare log".to_owned(), |round| round.bare_log),
                 (format!("{one} partition"), |round| round.engine[0]),
                 (format!("{many} partitions"), |round| round.engine[1]),
@@ -149,7 +152,7 @@ impl Report {
             "p99 ratio",
             "large writes/s",
         ]);
-        let who: [(&str, fn(&engine_isolation::Round) -> Pair); 2] =
+        let who: [(&str, Of<engine_isolation::Round, Pair>); 2] =
             [("engine", |round| round.engine), ("bare log", |round| round.bare_log)];
         for (name, of) in who {
             let spread =

@@ -131,8 +131,15 @@ impl Node {
         let in_force = self.0.raft.with_raft_state(in_force).await.map_err(|fatal| raft::stopped(&fatal))?;
         let mut metrics = self.0.raft.metrics();
         loop {
-            if *metrics.borrow_watched().membership_config.log_id() >= in_force {
-                return Ok(());
+            {
+                let now = metrics.borrow_watched();
+                if *now.membership_config.log_id() >= in_force {
+                    return Ok(());
+                }
+                // It may stop before it has said so, and says nothing more then.
+                if let Err(fatal) = &now.running_state {
+                    return Err(raft::stopped(fatal));
+                }
             }
             metrics.changed().await.map_err(|_| closed())?;
         }

@@ -26,7 +26,7 @@ use crate::catalog::{Catalog, Garbage, StoredCatalog, decode_catalog, encode_cat
 use crate::dispatcher::{close_partitions, reset_partitions, start_workers};
 use crate::keeper::write_catalog;
 use crate::node::{Durable, Earlier, Node, partition_name};
-use crate::slot::Mark;
+use crate::slot::{Mark, Marked};
 use crate::workers::Workers;
 
 /// Outcomes that are read at once.
@@ -35,8 +35,31 @@ const PAGE: usize = 256;
 /// A snapshot that is held by views of all partitions.
 struct Held {
     catalog: Bytes,
-    views: Vec<View>,
+    views: tokio::sync::Mutex<Vec<HeldView>>,
     workers: Workers,
+}
+
+/// The view of a partition, or that it will come.
+enum HeldView {
+    Coming(PartitionId, oneshot::Receiver<Marked>),
+    There(View),
+}
+
+impl Held {
+    /// The view of the partition at this place; none behind the last.
+    async fn view(&self, place: usize) -> Result<Option<View>, MachineFault> {
+        let mut views = self.views.lock().await;
+        let Some(held) = views.get_mut(place) else { return Ok(None) };
+        let view = match held {
+            HeldView::There(view) => view.clone(),
+            HeldView::Coming(partition, marked) => match marked.await {
+                Ok(marked) => marked.view,
+                Err(_) => return Err(MachineFault::new(format!("partition {partition} was closed"))),
+            },
+        };
+        *held = HeldView::There(view.clone());
+        Ok(Some(view))
+    }
 }
 
 pub(crate) fn take(
@@ -57,10 +80,27 @@ pub(crate) fn take(
         .collect();
     Box::pin(async move {
         let _taking = taking.map_err(|_| MachineFault::new("another snapshot is being installed"))?;
+        // Right after opening all of it is in checkpoints already, and a partition that cannot be opened keeps nobody (ISO-1).
+        if node.durable.borrow().covered >= Some(at) {
+            let stored = StoredCatalog { catalog: (*catalog).clone(), covered: Some(at), generation: 0 };
+            let coming = |(partition, marked)| HeldView::Coming(partition, marked);
+            let views = marks.into_iter().map(coming).collect::<Vec<_>>().into();
+            let held = Held { catalog: encode_catalog(&stored).into(), views, workers: node.workers.clone() };
+            return Ok(Arc::new(Shared(Arc::new(held))) as Arc<dyn SnapshotSource>);
+        }
         let mut views = Vec::new();
+        let mut closing = node.closing.subscribe();
         for (partition, marked) in marks {
-            match marked.await {
-                Ok(marked) => views.push(marked.view),
+            // A partition that failed may never be well again.
+            let marked = tokio::select! {
+                biased;
+                marked = marked => marked,
+                _ = closing.wait_for(|closing| *closing) => {
+                    return Err(MachineFault::new("the node is closing"));
+                }
+            };
+            match marked {
+                Ok(marked) => views.push(HeldView::There(marked.view)),
                 Err(_) if node.is_dropped(partition) => {}
                 Err(_) => return Err(MachineFault::new(format!("partition {partition} was closed"))),
             }
@@ -73,6 +113,7 @@ pub(crate) fn take(
         }
         drop(turn);
         let stored = StoredCatalog { catalog: (*catalog).clone(), covered: Some(at), generation: 0 };
+        let views = views.into();
         let held = Held { catalog: encode_catalog(&stored).into(), views, workers: node.workers.clone() };
         Ok(Arc::new(Shared(Arc::new(held))) as Arc<dyn SnapshotSource>)
     })
@@ -105,7 +146,7 @@ impl SnapshotBody for Body {
                 bytes.extend_from_slice(&self.held.catalog);
                 return Ok(Some(bytes.into()));
             }
-            let Some(view) = self.held.views.get(self.part - 1).cloned() else { return Ok(None) };
+            let Some(view) = self.held.view(self.part - 1).await? else { return Ok(None) };
             let from = self.next;
             let page = self.held.workers.clone().run(move || read_page(&view, from)).await?;
             self.next = page.next;

@@ -113,9 +113,15 @@ impl LogStore {
         let Some(purged) = self.purged()? else { return Ok(()) };
         let kept = position(purged.index).next().ok_or_else(|| unreadable("the purge mark"))?;
         // Later writes wait for it in the log's queue; nobody has to wait here.
-        drop(self.log.release_to(kept).map_err(io::Error::other)?);
+        self.note(self.log.release_to(kept).map_err(io::Error::other)?);
         self.write_soon();
         Ok(())
+    }
+
+    /// Nobody waits for this write. If it fails, those who wait for the log have to know.
+    fn note(&self, ticket: Ticket) {
+        let settlements = self.settlements.clone();
+        ticket.on_settled(move |result: Settled| count(&settlements, &result));
     }
 
     /// Lets a log without threads write what is queued.
@@ -207,9 +213,7 @@ impl RaftLogStorage<Group> for LogStore {
         let settlements = self.settlements.clone();
         // Frames become durable in order: the last batch speaks for all.
         last.expect("there is an entry").on_settled(move |result: Settled| {
-            settlements.send_modify(|seen| {
-                *seen = Settlements { count: seen.count + 1, failed: seen.failed || result.is_err() };
-            });
+            count(&settlements, &result);
             callback.io_completed(result.map_err(io::Error::other));
         });
         self.write_soon();
@@ -220,7 +224,7 @@ impl RaftLogStorage<Group> for LogStore {
         let kept = last.map_or(self.log.first(), |last| Position::new(last.index + 1));
         let from = kept.min(self.log.next());
         // Not waited for: whatever is written later becomes durable after it.
-        drop(self.log.truncate_from(from).map_err(io::Error::other)?);
+        self.note(self.log.truncate_from(from).map_err(io::Error::other)?);
         self.write_soon();
         Ok(())
     }
@@ -228,7 +232,7 @@ impl RaftLogStorage<Group> for LogStore {
     async fn purge(&mut self, upto: RaftLogId) -> io::Result<()> {
         // The mark first: with it, an interrupted release is finished at the next opening.
         let value = state::encode_purged(raft::entry_id(&upto));
-        drop(self.log.set_state(state::PURGED, &value).map_err(io::Error::other)?);
+        self.note(self.log.set_state(state::PURGED, &value).map_err(io::Error::other)?);
         self.finish_purge()
     }
 }
@@ -264,13 +268,21 @@ impl Pump {
             loop {
                 told.notified().await;
                 // A fault has poisoned the log and told everybody who waits.
-                if log.flush().and_then(|()| log.maintain()).is_err() {
+                if log.flush().is_err() {
                     return;
                 }
+                // What fails here does not concern what is appended: the log tries again, or is poisoned and says so next time.
+                let _ = log.maintain();
             }
         });
         Self { work, task: task.abort_handle() }
     }
+}
+
+fn count(settlements: &watch::Sender<Settlements>, result: &Settled) {
+    settlements.send_modify(|seen| {
+        *seen = Settlements { count: seen.count + 1, failed: seen.failed || result.is_err() };
+    });
 }
 
 fn unreadable(what: &'static str) -> io::Error {

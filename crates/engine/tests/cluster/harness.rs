@@ -15,7 +15,7 @@ use gapless_engine::{
 };
 use gapless_log::Drive;
 use gapless_log::io::Io;
-use gapless_log::io::memory::MemoryIo;
+use gapless_log::io::faulty::FaultyIo;
 use gapless_partition::{Committed, Definition, Direction, Operation, Outcome, View, Write};
 use gapless_types::{IdempotencyKey, Name, PartitionId, WorkspaceId, WorkspaceOffset};
 
@@ -25,7 +25,7 @@ pub(crate) fn id(node: u64) -> NodeId {
 
 /// One node, and what survives it.
 pub(crate) struct Seat {
-    pub(crate) io: MemoryIo,
+    pub(crate) io: FaultyIo,
     pub(crate) clock: Arc<OffClock>,
     pub(crate) engine: Option<Engine>,
     start: Start,
@@ -110,15 +110,23 @@ impl Cluster {
 
     pub(crate) fn seat(&mut self, node: u64, start: Start) {
         let clock = Arc::new(OffClock { start: self.began, off: Mutex::default() });
-        self.seats.insert(id(node), Seat { io: MemoryIo::new(), clock, engine: None, start });
+        self.seats.insert(id(node), Seat { io: FaultyIo::new(node), clock, engine: None, start });
     }
 
     /// Opens a node on what survived it.
     pub(crate) async fn start(&mut self, node: NodeId) {
-        let config = self.config(node);
-        let engine = Engine::open(config).await.unwrap();
-        self.hub.0.lock().unwrap().insert(node, engine.clone());
-        self.seats.get_mut(&node).unwrap().engine = Some(engine);
+        assert!(self.try_start(node).await, "node {node} can be opened");
+    }
+
+    /// Opens a node, if that can be done.
+    pub(crate) async fn try_start(&mut self, node: NodeId) -> bool {
+        let engine = Engine::open(self.config(node)).await.ok();
+        let seat = self.seats.get_mut(&node).unwrap();
+        if let Some(engine) = &engine {
+            self.hub.0.lock().unwrap().insert(node, engine.clone());
+        }
+        seat.engine = engine;
+        seat.engine.is_some()
     }
 
     fn config(&self, node: NodeId) -> Config {
@@ -149,7 +157,7 @@ impl Cluster {
         self.board.detach(node);
         self.hub.0.lock().unwrap().remove(&node);
         let seat = self.seats.get_mut(&node).unwrap();
-        seat.io.power_cut();
+        seat.io.memory().power_cut();
         seat.engine.take().unwrap().kill().await;
     }
 

@@ -1,5 +1,9 @@
 //! Clusters in one process: replication, changes of leader, catching up, snapshots, and clients that retry through all of it.
-#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that fails says where, and with which seed"
+)]
 
 mod harness;
 

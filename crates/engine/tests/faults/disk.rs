@@ -45,7 +45,7 @@ struct State {
     part: Option<String>,
     /// Only once.
     once: bool,
-    asked: HashMap<PathBuf, u64>,
+    refused: usize,
     /// Who waits for an answer.
     stalled: usize,
 }
@@ -94,10 +94,9 @@ impl Disk {
         self.state().stalled
     }
 
-    /// How many operations were asked for below directories of this name.
-    pub(crate) fn asked(&self, directory: &str) -> u64 {
-        let is_below = |path: &Path| path.iter().any(|part| part == directory);
-        self.state().asked.iter().filter(|(path, _)| is_below(path)).map(|(_, count)| count).sum()
+    /// How many operations were refused for want of room.
+    pub(crate) fn refused(&self) -> usize {
+        self.state().refused
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -106,7 +105,6 @@ impl Disk {
 
     fn ask(&self, path: &Path, ask: Ask) -> io::Result<()> {
         let mut state = self.state();
-        *state.asked.entry(path.to_owned()).or_default() += 1;
         loop {
             let (trouble, name) = match state.trouble_at(path) {
                 Some((name, trouble)) => (Some(trouble), name),
@@ -119,7 +117,10 @@ impl Disk {
                     }
                     return Err(io::Error::other("the disk of this test fails"));
                 }
-                (Some(Trouble::IsFull), Ask::Write) => return Err(io::ErrorKind::StorageFull.into()),
+                (Some(Trouble::IsFull), Ask::Write) => {
+                    state.refused += 1;
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
                 (Some(Trouble::Stalls), _) => {
                     state.stalled += 1;
                     state = self.state.1.wait(state).unwrap();

@@ -1,13 +1,20 @@
 //! One engine, and everything that can go wrong below it: disks of single partitions, the disk of the replicated log, callers that
 //! go away, closing under load.
-#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that fails says where, and with which seed"
+)]
 
+mod callers;
 mod disk;
 #[allow(dead_code, reason = "clusters need more of it")]
 #[path = "../cluster/harness.rs"]
 mod harness;
 mod isolation;
 mod opening;
+mod power;
+mod replicated_log;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
