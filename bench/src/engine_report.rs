@@ -93,7 +93,8 @@ impl Report {
         ]);
         for series in &self.series {
             let [one, many] = PARTITIONS;
-            let who: [(String, fn(&Round) -> Figures); 3] = [
+            type Pick = fn(&Round) -> Figures;
+            let who: [(String, Pick); 3] = [
                 ("bare log".to_owned(), |round| round.bare_log),
                 (format!("{one} partition"), |round| round.engine[0]),
                 (format!("{many} partitions"), |round| round.engine[1]),
@@ -149,8 +150,8 @@ impl Report {
             "p99 ratio",
             "large writes/s",
         ]);
-        let who: [(&str, fn(&engine_isolation::Round) -> Pair); 2] =
-            [("engine", |round| round.engine), ("bare log", |round| round.bare_log)];
+        type Pick = fn(&engine_isolation::Round) -> Pair;
+        let who: [(&str, Pick); 2] = [("engine", |round| round.engine), ("bare log", |round| round.bare_log)];
         for (name, of) in who {
             let spread =
                 |figure: fn(&Pair) -> f64| Spread::of(self.isolation.iter().map(|round| figure(&of(round))));
