@@ -44,7 +44,7 @@ pub(crate) struct EngineArguments {
     /// Seconds of every run [default: 3; with --quick 0.4]
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
-    /// Rounds [default: 5; with --quick 3]
+    /// Rounds [default: 5; with --quick 2]
     #[arg(long, value_name = "COUNT")]
     rounds: Option<usize>,
     /// Where the figures go as JSON [default: bench/engine.json in the target directory]
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &EngineArguments) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
     let seconds = arguments.seconds.unwrap_or(if arguments.quick { 0.4 } else { 3.0 });
     let measured = Duration::try_from_secs_f64(seconds).context("so many seconds there are not")?;
-    let rounds = arguments.rounds.unwrap_or(if arguments.quick { 3 } else { 5 });
+    let rounds = arguments.rounds.unwrap_or(if arguments.quick { 2 } else { 5 });
     let asked = |part: Part| arguments.only.is_none_or(|only| only == part);
     let loads: Vec<Load> = LOADS
         .into_iter()
