@@ -102,7 +102,7 @@ async fn nothing_acknowledged_is_lost_when_the_power_goes_at_any_operation() {
 
 /// A cluster of which one node needs a snapshot and is not running.
 async fn with_one_far_behind() -> (Cluster, gapless_engine::NodeId) {
-    let mut cluster = Cluster::found_keeping(3, 5, 5).await;
+    let mut cluster = Cluster::found_retaining(3, 5, 5, 1).await;
     cluster.define(2).await;
     for number in 0..4 {
         cluster.write(number, &sale(number % 2)).await;
