@@ -29,13 +29,13 @@ struct Waiting {
     command: Bytes,
     proposed: Proposed,
     /// Given back when the write has its fate, whoever still waits for it.
-    _permit: Permit,
+    permit: Permit,
 }
 
 impl Acks {
     /// A write is about to be proposed for this place.
     pub(crate) fn register(&self, place: AckPlace, command: Bytes, proposed: Proposed, permit: Permit) {
-        self.lock().insert(place, Waiting { command, proposed, _permit: permit });
+        self.lock().insert(place, Waiting { command, proposed, permit });
     }
 
     /// The record at this place has its outcome.
@@ -46,8 +46,10 @@ impl Acks {
         time: LogTime,
         outcome: impl FnOnce() -> Outcome,
     ) {
-        if let Some(waiting) = self.take(place, command) {
-            waiting.proposed.decided(&Arc::new(outcome()), time);
+        if let Some(Waiting { proposed, permit, .. }) = self.take(place, command) {
+            // Given back first: whoever is told may come again at once.
+            drop(permit);
+            proposed.decided(&Arc::new(outcome()), time);
         }
     }
 

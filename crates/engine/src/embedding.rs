@@ -56,6 +56,7 @@ impl Engine {
     pub async fn embed(dir: impl Into<PathBuf>) -> Result<Self, OpenError> {
         let engine = Self::open(Config::embedded(dir)).await?;
         engine.wait_for_leader().await;
+        engine.wait_until_actualized().await;
         Ok(engine)
     }
 

@@ -279,6 +279,13 @@ impl Engine {
         }
     }
 
+    /// Waits until every partition has folded the tail of its log, or cannot. Before, writes to it are refused for the moment.
+    pub async fn wait_until_actualized(&self) {
+        for slot in self.0.node.all_slots() {
+            let _ = slot.state.subscribe().wait_for(|state| *state != PartitionState::Actualizing).await;
+        }
+    }
+
     /// Takes in what another node tells. Nobody but a leader keeps it.
     pub fn receive(&self, report: &Report) {
         reports::receive(&self.0.node, report);

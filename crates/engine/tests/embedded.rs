@@ -26,6 +26,8 @@ fn config(io: &Arc<MemoryIo>) -> Config {
 async fn open(io: &Arc<MemoryIo>) -> Engine {
     let engine = Engine::open(config(io)).await.unwrap();
     engine.wait_for_leader().await;
+    // Bounded, because a test may have hurt the disk of one of them.
+    let _ = tokio::time::timeout(Duration::from_secs(5), engine.wait_until_actualized()).await;
     engine
 }
 
