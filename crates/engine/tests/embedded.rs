@@ -298,3 +298,26 @@ async fn a_stream_of_writes_does_not_wait_for_each_of_them() {
     assert_eq!(committed(&retried).numbers[0].1, 501);
     engine.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_window_refuses_new_keys_and_forgets_none() {
+    let io = Arc::new(MemoryIo::new());
+    let engine = open(&io).await;
+    let mut definition = shop(1);
+    definition.idempotency.max_keys = 10;
+    engine.define(definition).await.unwrap();
+    for number in 1..=10 {
+        write(&engine, number, &sale(1)).await.unwrap();
+    }
+    // What is counted is told a moment after the outcome.
+    let mut refused = None;
+    for number in 11..=30 {
+        refused = refused.or(write(&engine, number, &sale(1)).await.err());
+    }
+    let refused = refused.expect("new keys are refused");
+    assert!(matches!(refused, WriteError::WindowFull { known, limit: 10, .. } if known >= 10), "{refused}");
+    for number in 1..=10 {
+        assert!(write(&engine, number, &sale(1)).await.unwrap().duplicate, "what is known is answered");
+    }
+    engine.close().await;
+}
