@@ -26,6 +26,8 @@ The project's own commands. Usage: cargo xtask COMMAND
 
   test                                everything that must hold before a change is merged
   soak log [--seeds N] [--from S]     the log on a faulty disk, N seeds (1000) starting with S (0)
+  soak properties [--seeds N] [--from S]
+                                      the property tests, N seeds (20) starting with S (2)
   bench log [--json FILE] [--quick]   the log against a raw file and against its rivals
   bench sequencer [--json FILE] [--quick]
                                       the sequencer: transactions, memory, first number after opening

@@ -13,13 +13,13 @@ use gapless_log::Log;
 use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
 use gapless_partition::{
-    Entry, Header, Outcome, OutcomeKind, Phase, Place, Scratch, StoreCheck, Verified, VerifyError, Write,
-    verify,
+    Entry, Header, NewId, Operation, Outcome, OutcomeKind, Phase, Place, Scratch, StoreCheck, Verified,
+    VerifyError, Write, verify,
 };
 use gapless_store::{Batch, Offset, Store, Synced};
 use gapless_types::{Position, WorkspaceOffset};
 use harness::commands::commands;
-use harness::{Bench, DIR, ID, event, options, record, workspace, write_command};
+use harness::{Bench, DIR, ID, define_command, definition, event, options, record, workspace, write_command};
 
 const COMMANDS: usize = 320;
 
@@ -245,6 +245,24 @@ fn numbers_that_are_too_low_or_too_high_are_named() {
         assert_eq!(difference.what, format!("number {other} of sequence 1 of workspace 1"));
         assert!(!verified.is_sound());
     }
+}
+
+#[test]
+fn an_imported_id_below_the_highest_one_takes_nothing_back() {
+    let disk = MemoryIo::new();
+    let mut bench = Bench::on(Arc::new(disk.clone()), options());
+    bench.apply(define_command(&definition()));
+    let create = |id| Operation::CreateRecord { id, record_type: "order", fields: Vec::new(), parent: None };
+    for id in [NewId::Explicit(300_000), NewId::Explicit(250_000)] {
+        bench.commit(&Write { operations: vec![create(id)], ..event(1) });
+    }
+    bench.partition().checkpoint().unwrap();
+    bench.commit(&Write { operations: vec![create(NewId::Raw(1))], ..event(1) });
+    bench.partition().sync().unwrap();
+    drop(bench);
+    let verified = verified(&disk);
+    assert_eq!(verified.first_difference, None);
+    assert!(verified.is_sound());
 }
 
 #[test]

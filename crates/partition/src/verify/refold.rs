@@ -96,8 +96,11 @@ impl Refold {
         let mut values = Vec::new();
         values_of(header, &mut values);
         for value in values {
-            let key = rows::number::key(self.id.namespace, value.workspace, value.sequence);
-            self.batch.put(&key, &value.number.to_le_bytes()).map_err(Fault::from)?;
+            // An imported id may lie below the highest one: a sequence never goes back for it (NUM-1).
+            if value.number > self.number(value.workspace, value.sequence)? {
+                let key = rows::number::key(self.id.namespace, value.workspace, value.sequence);
+                self.batch.put(&key, &value.number.to_le_bytes()).map_err(Fault::from)?;
+            }
         }
         if let Some(schema) = schema {
             put_schema(self.id, &schema, &mut self.batch)?;
