@@ -6,12 +6,14 @@
 //! ```
 //!
 //! A search compares the first bytes of keys, kept in the nodes as numbers (their heads), and follows a place to the key
-//! itself only where they are equal. Keys that grow, the usual case of a log, fill leaves to the last place.
+//! itself only where they are equal. Keys that grow, the usual case of a log, fill leaves to the last place. Where a key of the
+//! same kind was found last is tried first: the next key often lies there, and what is asked for is often written next.
 //!
 //! Must not know: what an item is, versions, files.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU32, Ordering as Atomic};
 
 use crate::chunks::{Items, KeyPlace, Keys};
 
@@ -20,6 +22,8 @@ const WIDTH: usize = 32;
 /// Levels of inner nodes: more than 2^32 rows can have.
 const MAX_DEPTH: usize = 12;
 const NONE: u32 = u32::MAX;
+/// Leaves that are remembered: one for each of so many first bytes of keys.
+const HINTS: usize = 16;
 
 /// The first 24 bytes of a key as numbers, filled up with zeros. Keys whose heads differ are in the order of their heads;
 /// where heads are equal, all bytes decide.
@@ -36,6 +40,8 @@ pub(crate) struct OrderedMap<T> {
     root: u32,
     /// Levels of inner nodes.
     depth: usize,
+    /// The leaf that a key was looked for in last, by its first byte. Only tried: whether it is the right one is seen there.
+    hints: [AtomicU32; HINTS],
 }
 
 impl<T> Default for OrderedMap<T> {
@@ -47,6 +53,7 @@ impl<T> Default for OrderedMap<T> {
             inners: Items::default(),
             root: 0,
             depth: 0,
+            hints: Default::default(),
         }
     }
 }
@@ -103,40 +110,90 @@ impl<T> OrderedMap<T> {
             return None;
         }
         let head = head_of(key);
-        let leaf = self.leaves.get(self.leaf_of(&head, key));
-        let index = self.find(&leaf.heads[..leaf.len], &leaf.rows, &head, key).ok()?;
-        Some(&self.rows.get(leaf.rows[index]).item)
+        let (number, found) = self.search(&head, key);
+        Some(&self.rows.get(self.leaves.get(number).rows[found.ok()?]).item)
     }
 
     /// The item of a key that has one; otherwise the key gets what `new` makes. Whether it was there.
     pub(crate) fn get_or_insert(&mut self, key: &[u8], new: impl FnOnce() -> T) -> (bool, &mut T) {
-        let head = head_of(key);
         if self.is_empty() {
             self.root = self.leaves.push(Leaf::new(NONE, NONE));
+        }
+        let head = head_of(key);
+        let (number, found) = self.search(&head, key);
+        match found {
+            Ok(index) => {
+                let row = self.leaves.get(number).rows[index];
+                (true, &mut self.rows.get_mut(row).item)
+            }
+            Err(index) => {
+                let row = self.rows.push(Row { key: self.keys.add(key), item: new() });
+                self.insert(number, index, Separator { head, row }, key);
+                (false, &mut self.rows.get_mut(row).item)
+            }
+        }
+    }
+
+    /// The leaf of a key, and where it is in there or where it would be.
+    fn search(&self, head: &Head, key: &[u8]) -> (u32, Result<usize, usize>) {
+        let hint = self.hint_of(key);
+        let tried = hint.load(Atomic::Relaxed);
+        if let Some(found) = self.find_if_within(tried, head, key) {
+            return (tried, found);
+        }
+        let number = self.leaf_of(head, key);
+        hint.store(number, Atomic::Relaxed);
+        let leaf = self.leaves.get(number);
+        (number, self.find(&leaf.heads[..leaf.len], &leaf.rows, head, key))
+    }
+
+    fn hint_of(&self, key: &[u8]) -> &AtomicU32 {
+        &self.hints[key.first().map_or(0, |first| usize::from(*first) % HINTS)]
+    }
+
+    /// Where a key is or would be in a leaf, if it is a key of that leaf.
+    fn find_if_within(&self, number: u32, head: &Head, key: &[u8]) -> Option<Result<usize, usize>> {
+        let leaf = self.leaves.get(number);
+        let last = leaf.len.checked_sub(1)?;
+        match self.compare_entry(leaf, last, head, key) {
+            Ordering::Equal => return Some(Ok(last)),
+            // A leaf begins with the key that it was split off with: what is less is not in there.
+            Ordering::Less if leaf.next == NONE => return Some(Err(leaf.len)),
+            Ordering::Less => {
+                let order = self.compare_entry(self.leaves.get(leaf.next), 0, head, key);
+                return (order == Ordering::Greater).then_some(Err(leaf.len));
+            }
+            Ordering::Greater => {}
+        }
+        match self.compare_entry(leaf, 0, head, key) {
+            Ordering::Greater => None,
+            _ => Some(self.find(&leaf.heads[..leaf.len], &leaf.rows, head, key)),
+        }
+    }
+
+    fn compare_entry(&self, leaf: &Leaf, index: usize, head: &Head, key: &[u8]) -> Ordering {
+        compare(&leaf.heads[index], head).then_with(|| self.compare_whole(leaf.rows[index], key))
+    }
+
+    /// Puts an entry where a search said that it would be.
+    fn insert(&mut self, number: u32, index: usize, entry: Separator, key: &[u8]) {
+        if self.leaves.get(number).len < WIDTH {
+            self.leaves.get_mut(number).insert(index, entry);
+            return;
         }
         let mut path = [(0, 0); MAX_DEPTH];
         let mut node = self.root;
         for step in &mut path[..self.depth] {
             let inner = self.inners.get(node);
-            let index = self.child_of(inner, &head, key);
+            let index = self.child_of(inner, &entry.head, key);
             *step = (node, index);
             node = inner.children[index];
         }
-        let leaf = self.leaves.get(node);
-        match self.find(&leaf.heads[..leaf.len], &leaf.rows, &head, key) {
-            Ok(index) => {
-                let row = leaf.rows[index];
-                (true, &mut self.rows.get_mut(row).item)
-            }
-            Err(index) => {
-                let row = self.rows.push(Row { key: self.keys.add(key), item: new() });
-                if let Some((separator, right)) = self.insert_into_leaf(node, index, Separator { head, row })
-                {
-                    self.grow(&path, separator, right);
-                }
-                (false, &mut self.rows.get_mut(row).item)
-            }
+        let (separator, right) = self.split_leaf(number, index, entry);
+        if index >= self.leaves.get(number).len {
+            self.hint_of(key).store(right, Atomic::Relaxed);
         }
+        self.grow(&path, separator, right);
     }
 
     /// Rows of a range that is not empty, in order from either end.
@@ -160,14 +217,12 @@ impl<T> OrderedMap<T> {
 
     /// In front of the first row that is not less than `key`, or greater if it is to be `behind`.
     fn place_of(&self, key: &[u8], behind: bool) -> Place {
-        let head = head_of(key);
-        let number = self.leaf_of(&head, key);
-        let leaf = self.leaves.get(number);
-        let index = match self.find(&leaf.heads[..leaf.len], &leaf.rows, &head, key) {
+        let (leaf, found) = self.search(&head_of(key), key);
+        let index = match found {
             Ok(index) => index + usize::from(behind),
             Err(index) => index,
         };
-        Place { leaf: number, index }
+        Place { leaf, index }
     }
 
     fn end(&self) -> Place {
@@ -229,13 +284,9 @@ impl<T> OrderedMap<T> {
         }
     }
 
-    /// Puts an entry into a leaf. If there was no room, the upper part is a new leaf now: its first key and its number.
-    fn insert_into_leaf(&mut self, number: u32, index: usize, entry: Separator) -> Option<(Separator, u32)> {
+    /// Puts an entry into a leaf that is full: its upper part becomes a new leaf. The first key of that and its number.
+    fn split_leaf(&mut self, number: u32, index: usize, entry: Separator) -> (Separator, u32) {
         let leaf = self.leaves.get_mut(number);
-        if leaf.len < WIDTH {
-            leaf.insert(index, entry);
-            return None;
-        }
         // Keys that grow never come back to a leaf that they have filled.
         let split = if index == WIDTH { WIDTH } else { WIDTH / 2 };
         let mut right = Leaf::new(number, leaf.next);
@@ -255,7 +306,7 @@ impl<T> OrderedMap<T> {
         if after != NONE {
             self.leaves.get_mut(after).previous = right;
         }
-        Some((separator, right))
+        (separator, right)
     }
 
     /// Makes a new node known to those above it.
