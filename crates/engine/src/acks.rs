@@ -24,38 +24,52 @@ pub(crate) type AckPlace = (PartitionId, PartitionOffset);
 #[derive(Debug, Default)]
 pub(crate) struct Acks(Mutex<HashMap<AckPlace, Waiting>>);
 
+/// A write that was proposed.
 #[derive(Debug)]
-struct Waiting {
-    command: Bytes,
-    proposed: Proposed,
+pub(crate) struct Waiting {
+    pub(crate) command: Bytes,
+    pub(crate) proposed: Proposed,
     /// Given back when the write has its fate, whoever still waits for it.
-    permit: Permit,
+    pub(crate) permit: Permit,
+}
+
+/// What became of a record.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    pub(crate) offset: PartitionOffset,
+    pub(crate) command: Bytes,
+    pub(crate) time: LogTime,
+    pub(crate) outcome: Outcome,
 }
 
 impl Acks {
-    /// A write is about to be proposed for this place.
-    pub(crate) fn register(&self, place: AckPlace, command: Bytes, proposed: Proposed, permit: Permit) {
-        self.lock().insert(place, Waiting { command, proposed, permit });
+    /// These writes are about to be proposed, each for its place.
+    pub(crate) fn register(&self, writes: impl IntoIterator<Item = (AckPlace, Waiting)>) {
+        self.lock().extend(writes);
     }
 
-    /// The record at this place has its outcome.
-    pub(crate) fn decided(
-        &self,
-        place: AckPlace,
-        command: &Bytes,
-        time: LogTime,
-        outcome: impl FnOnce() -> Outcome,
-    ) {
-        if let Some(Waiting { proposed, permit, .. }) = self.take(place, command) {
-            // Given back first: whoever is told may come again at once.
-            drop(permit);
-            proposed.decided(&Arc::new(outcome()), time);
-        }
+    /// Records of a partition have their outcomes.
+    pub(crate) fn decided(&self, partition: PartitionId, decided: Vec<Decided>) {
+        let taken: Vec<(Waiting, Decided)> = {
+            let mut waiting = self.lock();
+            let take = |decided: Decided| {
+                Some((take(&mut waiting, (partition, decided.offset), &decided.command)?, decided))
+            };
+            decided.into_iter().filter_map(take).collect()
+        };
+        let told =
+            taken.into_iter().map(|(Waiting { proposed, permit, .. }, Decided { outcome, time, .. })| {
+                // Given back first: whoever is told may come again at once.
+                drop(permit);
+                (proposed, Arc::new(outcome), time)
+            });
+        Proposed::all_decided(&told.collect::<Vec<_>>());
     }
 
     /// The record for this place was dropped by the dispatcher.
     pub(crate) fn dropped(&self, place: AckPlace, command: &Bytes) {
-        if let Some(waiting) = self.take(place, command) {
+        let waiting = take(&mut self.lock(), place, command);
+        if let Some(waiting) = waiting {
             waiting.proposed.vanished();
         }
     }
@@ -91,15 +105,14 @@ impl Acks {
         self.lock().len()
     }
 
-    fn take(&self, place: AckPlace, command: &Bytes) -> Option<Waiting> {
-        let mut waiting = self.lock();
-        match waiting.get(&place) {
-            Some(found) if found.command == *command => waiting.remove(&place),
-            _ => None,
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<AckPlace, Waiting>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn take(waiting: &mut HashMap<AckPlace, Waiting>, place: AckPlace, command: &Bytes) -> Option<Waiting> {
+    match waiting.get(&place) {
+        Some(found) if found.command == *command => waiting.remove(&place),
+        _ => None,
     }
 }

@@ -171,7 +171,14 @@ impl Engine {
     /// If the catalog or the replicated log cannot be opened, or the configuration contradicts itself.
     pub async fn open(config: Config) -> Result<Self, OpenError> {
         let runtime = Handle::current();
-        let workers = if config.on_threads { Workers::Threads(runtime.clone()) } else { Workers::InPlace };
+        let workers = match config.on_threads {
+            true => Workers::on_threads().map_err(|source| OpenError::Io {
+                action: "start threads for",
+                path: config.dir.clone(),
+                source,
+            })?,
+            false => Workers::InPlace,
+        };
         config.io.create_dir(&config.dir).map_err(|source| OpenError::Io {
             action: "create",
             path: config.dir.clone(),

@@ -62,5 +62,4 @@ pub use reports::{NoPeers, Peers, Report};
 pub use slot::{Applied, PartitionState, QueueLimits};
 pub use statistics::Statistics;
 pub use subscription::{Follow, Followed, Subscription};
-pub use workers::Workers;
 pub use write::{Acknowledgement, WriteOptions};

@@ -26,7 +26,7 @@ use gapless_partition::{Command, Definition};
 use gapless_types::{LogIndex, NamespaceId, PartitionId};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::acks::AckPlace;
+use crate::acks::{AckPlace, Waiting};
 use crate::admission::Permit;
 use crate::catalog::CatalogCommand;
 use crate::dispatcher::NEWEST_MACHINE;
@@ -89,7 +89,7 @@ pub(crate) async fn run(node: Arc<Node>, mut requests: mpsc::Receiver<Request>) 
     let now = leadership.borrow_and_update().clone();
     task.lead_or_follow(&now);
     loop {
-        let mut more_may_come = false;
+        let mut came = false;
         tokio::select! {
             biased;
             _ = closing.wait_for(|closing| *closing) => break,
@@ -102,20 +102,21 @@ pub(crate) async fn run(node: Arc<Node>, mut requests: mpsc::Receiver<Request>) 
             }
             Some(settled) = task.tickets.next(), if !task.tickets.is_empty() => task.settle(settled),
             () = task.node.resolved.notified(), if task.is_blocked => {}
-            request = requests.recv(), if task.takes_more() => {
+            // While nothing can be proposed, requests gather in the queue without waking anybody.
+            request = requests.recv(), if task.takes_more() && !task.is_blocked => {
                 let Some(request) = request else { break };
                 task.waiting.push_back(request);
-                more_may_come = true;
+                came = true;
             }
         }
-        if more_may_come {
+        if came {
             // Whoever else is ready to write does so now, and shares the entry. A lone writer waits for nobody.
             tokio::task::yield_now().await;
-            while task.takes_more()
-                && let Ok(request) = requests.try_recv()
-            {
-                task.waiting.push_back(request);
-            }
+        }
+        while task.takes_more()
+            && let Ok(request) = requests.try_recv()
+        {
+            task.waiting.push_back(request);
         }
         task.propose();
     }
@@ -256,7 +257,7 @@ impl Proposing {
             Err(NotNow::Following | NotNow::Draining { .. } | NotNow::Full) => return false,
         };
         let mut entry = self.new_entry();
-        let mut places = Vec::with_capacity(count);
+        let (mut places, mut writes) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for expected in batch.offsets {
             let Some(Request::Write(submission)) = self.waiting.pop_front() else {
                 unreachable!("as many writes as offsets were reserved for");
@@ -264,9 +265,10 @@ impl Proposing {
             let Submission { partition, command, flight, permit } = submission;
             let record = PartitionCommand { partition, expected, command: command.clone() };
             entry.push(&EntryRecord::Write(record)).expect("it was counted as fitting");
-            self.node.acks.register((partition, expected), command, flight.proposed(), permit);
             places.push((partition, expected));
+            writes.push(Waiting { command, proposed: flight.proposed(), permit });
         }
+        self.node.acks.register(places.iter().copied().zip(writes));
         self.hand_over(batch.id, entry.finish(), places, None);
         true
     }

@@ -126,6 +126,27 @@ struct Entry {
     fate: watch::Sender<Option<Fate>>,
 }
 
+/// A write and what became of it.
+struct Decision<'a> {
+    identity: &'a WriteIdentity,
+    digest: RequestDigest,
+    outcome: &'a Arc<Outcome>,
+    time: LogTime,
+}
+
+impl Table {
+    /// Knows an outcome from now on. The flight that ends with it, if it is of the same request.
+    fn decide(&mut self, decision: &Decision<'_>) -> Option<Entry> {
+        let Decision { identity, digest, outcome, time } = *decision;
+        if let Some((outcome, time)) = deciding(outcome, time) {
+            self.known.insert(identity.clone(), digest, outcome, time);
+        }
+        // Known and in flight change together, so that no lookup finds neither.
+        let entry = self.in_flight.get(identity)?;
+        (entry.digest == digest).then(|| self.in_flight.remove(identity)).flatten()
+    }
+}
+
 impl Recall {
     /// Knows nothing, and does not lead.
     #[must_use]
@@ -189,20 +210,26 @@ impl Recall {
         outcome: &Arc<Outcome>,
         time: LogTime,
     ) {
+        self.all_decided([Decision { identity, digest, outcome, time }]);
+    }
+
+    /// The same for many at once.
+    fn all_decided<'a>(&self, decisions: impl IntoIterator<Item = Decision<'a>>) {
+        let mut told = Vec::new();
         let mut table = lock(&self.table);
         if !table.leads {
             return;
         }
-        if let Some((outcome, time)) = deciding(outcome, time) {
-            table.known.insert(identity.clone(), digest, outcome, time);
+        for decision in decisions {
+            if let Some(entry) = table.decide(&decision) {
+                let Decision { digest, outcome, .. } = decision;
+                told.push((entry.fate, Fate::Decided { digest, outcome: outcome.clone() }));
+            }
         }
-        // Known and in flight change together, so that no lookup finds neither.
-        if table.in_flight.get(identity).is_none_or(|entry| entry.digest != digest) {
-            return;
-        }
-        let entry = table.in_flight.remove(identity).expect("it was there a moment ago");
         drop(table);
-        entry.fate.send_replace(Some(Fate::Decided { digest, outcome: outcome.clone() }));
+        for (fate, decided) in told {
+            fate.send_replace(Some(decided));
+        }
     }
 
     /// Keys in flight, also those that nobody waits for.

@@ -15,11 +15,11 @@
 
 use std::sync::{Arc, PoisonError};
 
-use bytes::Bytes;
 use gapless_consensus::{CommittedBody, EntriesError};
 use gapless_partition::{ApplyError, CheckpointFailed, Partition, Record};
 use gapless_types::{LogIndex, PartitionId, PartitionOffset};
 
+use crate::acks::Decided;
 use crate::entry::{Entry, EntryRecord};
 use crate::node::Node;
 use crate::offsets::{Dispatch, Resume, Verdict};
@@ -216,24 +216,21 @@ async fn serve(node: &Arc<Node>, slot: &Arc<Slot>) -> End {
 async fn apply(node: &Arc<Node>, slot: &Arc<Slot>, slice: Vec<Work>) -> Result<(), End> {
     let job = {
         let (node, slot) = (node.clone(), slot.clone());
-        move || apply_slice(&node, &slot, &slice)
+        move || apply_slice(&node, &slot, slice)
     };
-    node.workers.run(job).await
+    let (decided, end) = node.workers.run(job).await;
+    // Told from here: waking a task costs much more on a thread that is not the runtime's.
+    node.acks.decided(slot.id, decided);
+    end
 }
 
-/// Applies a slice of the log, tells who waits, and moves the marks.
-fn apply_slice(node: &Node, slot: &Slot, slice: &[Work]) -> Result<(), End> {
+/// Applies a slice of the log and moves the marks. What became of it, as far as it was applied.
+fn apply_slice(node: &Node, slot: &Slot, slice: Vec<Work>) -> (Vec<Decided>, Result<(), End>) {
     let mut guard = slot.partition();
     let partition = guard.as_mut().expect("a partition that serves is open");
-    let mut end = Ok(());
-    'slice: for work in slice {
-        for (offset, command) in &work.commands {
-            if let Err(error) = apply_one(node, partition, work, *offset, command) {
-                end = Err(end_of(&error));
-                break 'slice;
-            }
-        }
-    }
+    let mut decided = Vec::with_capacity(slice.iter().map(|work| work.commands.len()).sum());
+    let applied = slice.into_iter().try_for_each(|work| apply_work(partition, work, &mut decided));
+    let end = applied.map_err(|error| end_of(&error));
     let wants_checkpoint = end.is_ok() && partition.wants_checkpoint();
     if let Some(reach) = reach_of(partition) {
         let core = &mut *node.core();
@@ -252,19 +249,16 @@ fn apply_slice(node: &Node, slot: &Slot, slice: &[Work]) -> Result<(), End> {
     if wants_checkpoint {
         slot.request_checkpoint();
     }
-    end
+    (decided, end)
 }
 
-fn apply_one(
-    node: &Node,
-    partition: &mut Partition,
-    work: &Work,
-    offset: PartitionOffset,
-    command: &Bytes,
-) -> Result<(), ApplyError> {
-    let record = Record { offset, log_index: work.index, time: work.time.as_millis(), command };
-    let outcome = partition.apply(&record)?;
-    node.acks.decided((partition.id(), offset), command, work.time, || outcome);
+fn apply_work(partition: &mut Partition, work: Work, decided: &mut Vec<Decided>) -> Result<(), ApplyError> {
+    let Work { index, time, commands, .. } = work;
+    for (offset, command) in commands {
+        let record = Record { offset, log_index: index, time: time.as_millis(), command: &command };
+        let outcome = partition.apply(&record)?;
+        decided.push(Decided { offset, command, time, outcome });
+    }
     Ok(())
 }
 

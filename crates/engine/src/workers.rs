@@ -3,31 +3,49 @@
 //!
 //! Must not know: what a job does.
 
-use std::future;
+mod pool;
 
-use tokio::runtime::Handle;
+use std::future;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use tokio::sync::oneshot;
+
+use self::pool::Pool;
 
 /// Runs what may wait for a disk.
 #[derive(Clone, Debug)]
-pub enum Workers {
-    /// On threads that the runtime keeps for blocking work.
-    Threads(Handle),
+pub(crate) enum Workers {
+    /// On threads of their own.
+    Threads(Arc<Pool>),
     /// In the task that asks for it.
     InPlace,
 }
 
 impl Workers {
-    /// Runs a job to its end. If the runtime goes away first, this never returns.
+    /// Threads of their own, as many as there are processors for jobs that do not wait.
+    pub(crate) fn on_threads() -> io::Result<Self> {
+        let width = available_parallelism().map_or(2, |processors| processors.get().max(2));
+        Ok(Workers::Threads(Arc::new(Pool::new(width)?)))
+    }
+
+    /// Runs a job to its end. One that panics does so here.
     pub(crate) async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
-        match self {
-            Workers::InPlace => job(),
-            Workers::Threads(handle) => match handle.spawn_blocking(job).await {
-                Ok(done) => done,
-                Err(error) => match error.try_into_panic() {
-                    Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(_) => future::pending().await,
-                },
-            },
+        let threads = match self {
+            Workers::InPlace => return job(),
+            Workers::Threads(threads) => threads,
+        };
+        let (reply, result) = oneshot::channel();
+        threads.submit(move || {
+            // Whoever asked may be gone.
+            let _ = reply.send(catch_unwind(AssertUnwindSafe(job)));
+        });
+        match result.await {
+            Ok(Ok(done)) => done,
+            Ok(Err(panic)) => resume_unwind(panic),
+            Err(_) => future::pending().await,
         }
     }
 }

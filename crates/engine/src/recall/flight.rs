@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gapless_partition::{Outcome, RequestDigest};
 use tokio::sync::watch;
 
-use super::{Recall, WriteIdentity, uses_its_key};
+use super::{Decision, Recall, WriteIdentity, uses_its_key};
 use crate::log_time::LogTime;
 
 /// What became of a flight.
@@ -94,6 +94,19 @@ impl Proposed {
     /// It got this outcome at this log time.
     pub fn decided(self, outcome: &Arc<Outcome>, time: LogTime) {
         self.recall.decided(&self.identity, self.digest, outcome, time);
+    }
+
+    /// Each got this outcome at this log time. All of them are known to one [`Recall`].
+    pub(crate) fn all_decided(decided: &[(Self, Arc<Outcome>, LogTime)]) {
+        let Some((first, ..)) = decided.first() else { return };
+        let recall = first.recall.clone();
+        let decisions = decided.iter().map(|(proposed, outcome, time)| Decision {
+            identity: &proposed.identity,
+            digest: proposed.digest,
+            outcome,
+            time: *time,
+        });
+        recall.all_decided(decisions);
     }
 
     /// It was not committed and never will be, or was committed and dropped by the dispatcher: it got no outcome.

@@ -1,0 +1,278 @@
+//! Threads for work that may wait for a disk.
+//!
+//! As many as there are processors take jobs in turn, so that small jobs share threads that are awake instead of waking one each.
+//! A job that waits for its disk holds up those behind it only for a moment: a watch looks after jobs while others wait, and one
+//! that takes long does not count as one of those threads any more.
+//!
+//! ```text
+//!  jobs ──▶ queue ──▶ threads that are awake: at most width, and one more for each that is stuck
+//!                        ▲
+//!                      watch: looks while jobs wait
+//! ```
+//!
+//! Invariants
+//! - ISO-1: a job is taken after two looks of the watch at the latest, unless threads that are not stuck take others, or there are
+//!   as many threads as there may be.
+//! - A job that was taken in runs, also if the pool is dropped meanwhile.
+//!
+//! Must not know: what a job does.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+/// A job that runs as long as this is stuck; also the time between two looks.
+const STUCK_AFTER: Duration = Duration::from_millis(1);
+/// A thread that nobody needs for so long ends.
+const IDLE_FOR: Duration = Duration::from_secs(10);
+/// Most threads, stuck or not.
+const MOST_THREADS: usize = 1024;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads that run jobs. When it is dropped, they end after the last job.
+#[derive(Debug)]
+pub(crate) struct Pool(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    width: usize,
+    state: Mutex<State>,
+    /// For threads that sleep.
+    called: Condvar,
+    /// For the watch.
+    waiting: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Job>,
+    /// When jobs that run began, by their numbers, and whether they are stuck.
+    running: BTreeMap<u64, (Instant, bool)>,
+    /// Threads that run a job or are about to look for one.
+    awake: usize,
+    /// Threads that sleep, without those that were called.
+    asleep: usize,
+    /// Threads that were called and have not noticed yet.
+    calls: usize,
+    stuck: usize,
+    next_job: u64,
+    /// Whether the watch looks.
+    watched: bool,
+    closed: bool,
+}
+
+impl Pool {
+    /// A pool with this many threads for jobs that are not stuck.
+    pub(super) fn new(width: usize) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            width,
+            state: Mutex::default(),
+            called: Condvar::new(),
+            waiting: Condvar::new(),
+        });
+        let watch = shared.clone();
+        thread::Builder::new().name("work-watch".to_owned()).spawn(move || watch.watch())?;
+        Ok(Self(shared))
+    }
+
+    pub(super) fn submit(&self, job: impl FnOnce() + Send + 'static) {
+        let mut state = self.0.lock();
+        state.queue.push_back(Box::new(job));
+        if !self.0.call(&mut state) && !state.watched {
+            state.watched = true;
+            self.0.waiting.notify_one();
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.called.notify_all();
+        self.0.waiting.notify_one();
+    }
+}
+
+impl Shared {
+    /// Has one more thread look for jobs, if it may. Whether it does.
+    fn call(self: &Arc<Self>, state: &mut State) -> bool {
+        if state.awake >= (self.width + state.stuck).min(MOST_THREADS) {
+            return false;
+        }
+        if state.asleep > 0 {
+            state.asleep -= 1;
+            state.calls += 1;
+            self.called.notify_one();
+        } else {
+            let shared = self.clone();
+            let started = thread::Builder::new().name("work".to_owned()).spawn(move || shared.work());
+            if started.is_err() {
+                // The watch tries again.
+                return false;
+            }
+        }
+        state.awake += 1;
+        true
+    }
+
+    /// What a thread does.
+    fn work(self: Arc<Self>) {
+        let mut state = self.lock();
+        loop {
+            // One that comes back from being stuck may be one too many.
+            let may_take = state.awake <= self.width + state.stuck;
+            if let Some(job) = may_take.then(|| state.queue.pop_front()).flatten() {
+                let number = state.next_job;
+                state.next_job += 1;
+                state.running.insert(number, (Instant::now(), false));
+                drop(state);
+                job();
+                state = self.lock();
+                let (_, was_stuck) = state.running.remove(&number).expect("a job runs until it ends");
+                state.stuck -= usize::from(was_stuck);
+                continue;
+            }
+            state.awake -= 1;
+            if state.closed && state.queue.is_empty() {
+                return;
+            }
+            state.asleep += 1;
+            state = self.sleep(state);
+            if state.calls > 0 {
+                state.calls -= 1;
+            } else if state.closed {
+                state.asleep -= 1;
+                state.awake += 1;
+            } else {
+                state.asleep -= 1;
+                return;
+            }
+        }
+    }
+
+    /// Until it is called, nobody needed it for long, or the pool is closed.
+    fn sleep<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let needless = |state: &mut State| state.calls == 0 && !state.closed;
+        let slept = self.called.wait_timeout_while(state, IDLE_FOR, needless);
+        slept.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// What the watch does.
+    fn watch(self: Arc<Self>) {
+        let mut state = self.lock();
+        loop {
+            if state.queue.is_empty() {
+                if state.closed {
+                    return;
+                }
+                state.watched = false;
+                let rests = |state: &mut State| !state.watched && !state.closed;
+                state = self.waiting.wait_while(state, rests).unwrap_or_else(PoisonError::into_inner);
+            }
+            drop(state);
+            thread::sleep(STUCK_AFTER);
+            state = self.lock();
+            let mut stuck = 0;
+            for (began, is_stuck) in state.running.values_mut().filter(|(_, is_stuck)| !is_stuck) {
+                *is_stuck = began.elapsed() >= STUCK_AFTER;
+                stuck += usize::from(*is_stuck);
+            }
+            state.stuck += stuck;
+            for _ in 0..state.queue.len() {
+                if !self.call(&mut state) {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Jobs run without it, so that nothing panics while it is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("State")
+            .field("queued", &self.queue.len())
+            .field("awake", &self.awake)
+            .field("stuck", &self.stuck)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Far more than anything here takes; only a pool that hangs meets it.
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn every_job_runs_once_whoever_submits_it() {
+        let pool = Arc::new(Pool::new(2).unwrap());
+        let (done, results) = mpsc::channel();
+        let submitters: Vec<_> = (0..4)
+            .map(|submitter| {
+                let (pool, done) = (pool.clone(), done.clone());
+                thread::spawn(move || {
+                    for job in 0..1000 {
+                        let done = done.clone();
+                        pool.submit(move || done.send(submitter * 1000 + job).unwrap());
+                    }
+                })
+            })
+            .collect();
+        for submitter in submitters {
+            submitter.join().unwrap();
+        }
+        let mut ran: Vec<u32> = (0..4000).map(|_| results.recv_timeout(LIMIT).unwrap()).collect();
+        ran.sort_unstable();
+        assert_eq!(ran, (0..4000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn stuck_jobs_hold_up_nobody() {
+        let pool = Pool::new(2).unwrap();
+        let (done, results) = mpsc::channel();
+        let mut gates = Vec::new();
+        for stuck in 0..20 {
+            let (open, gate) = mpsc::channel::<()>();
+            gates.push(open);
+            pool.submit(move || assert!(gate.recv().is_err()));
+            let done = done.clone();
+            pool.submit(move || done.send(stuck).unwrap());
+            assert_eq!(results.recv_timeout(LIMIT), Ok(stuck));
+        }
+        assert!(pool.0.lock().awake >= 20);
+        drop(gates);
+        let mut looks = 0;
+        while pool.0.lock().stuck > 0 {
+            looks += 1;
+            assert!(looks < 1_000_000, "those that are not stuck any more are not counted as such");
+            thread::yield_now();
+        }
+        pool.submit(move || done.send(100).unwrap());
+        assert_eq!(results.recv_timeout(LIMIT), Ok(100));
+    }
+
+    #[test]
+    fn what_was_submitted_runs_also_if_the_pool_is_dropped() {
+        let (done, results) = mpsc::channel();
+        let (open, gate) = mpsc::channel::<()>();
+        let pool = Pool::new(1).unwrap();
+        pool.submit(move || assert!(gate.recv().is_err()));
+        for job in 0..10 {
+            let done = done.clone();
+            pool.submit(move || done.send(job).unwrap());
+        }
+        drop((pool, open, done));
+        assert_eq!(results.iter().collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+    }
+}
