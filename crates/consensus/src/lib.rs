@@ -63,6 +63,7 @@ pub mod message;
 pub mod network;
 mod node;
 mod open;
+mod probation;
 mod proposal;
 mod raft;
 mod replicator;

@@ -76,6 +76,8 @@ pub enum Request {
         /// What it must have.
         last: Option<EntryId>,
     },
+    /// Is your log whole?
+    Condition,
 }
 
 /// What a candidate says of itself.
@@ -105,5 +107,12 @@ pub enum Response {
     TransferLeader {
         /// It will.
         accepted: bool,
+    },
+    /// To the question whether the log is whole.
+    Condition {
+        /// The end of it was lost, and not passed again.
+        suspect: bool,
+        /// The last entry it has.
+        last: Option<EntryId>,
     },
 }

@@ -107,7 +107,7 @@ pub struct Progress {
     pub durable: Option<LogIndex>,
     /// Everything up to here is known here to be committed.
     pub committed: Option<LogIndex>,
-    /// Everything up to here was dispatched, or is contained in what was resumed from.
+    /// Everything up to here was dispatched, the last entry perhaps this very moment, or is contained in what was resumed from.
     pub dispatched: Option<LogIndex>,
     /// Everything up to here is contained in the last snapshot.
     pub snapshot: Option<LogIndex>,
@@ -126,6 +126,9 @@ pub struct Statistics {
     pub snapshots_built: u64,
     /// Snapshots of others installed here.
     pub snapshots_installed: u64,
+    /// The first entry that may have been lost with the end of the log. As long as it was not passed, the node neither votes nor
+    /// asks to lead.
+    pub suspect: Option<LogIndex>,
     /// The log's own counters.
     pub log: gapless_log::Statistics,
 }

@@ -72,7 +72,8 @@ impl Settings {
             enable_leader_restore: Some(false),
             // Leader lease and a whole election fit, so that a leader without a quorum is found out, and writes are refused.
             quorum_loss_probe_interval: Some(election_timeout * 4),
-            allow_log_reversion: Some(false),
+            // A follower that lost the end of its log gets it again; see `probation.rs`. Otherwise it would hold up the leader.
+            allow_log_reversion: Some(true),
             ..Config::default()
         };
         config.validate().map_err(|error| OpenError::Settings(error.to_string()))

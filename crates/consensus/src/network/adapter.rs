@@ -71,7 +71,7 @@ impl Peer {
             Ok(Response::Vote { vote, granted, last }) => {
                 Ok(VoteResponse::new(raft::raft_vote(vote), last.map(raft::raft_log_id), granted))
             }
-            Ok(Response::TransferLeader { .. }) => Err(rpc_error(&LinkError::Broken(self.to))),
+            Ok(_) => Err(rpc_error(&LinkError::Broken(self.to))),
             Err(error) => Err(rpc_error(&error)),
         }
     }

@@ -187,6 +187,7 @@ impl Replicator for Node {
             dispatched: counters.dispatched.load(Relaxed),
             snapshots_built: counters.snapshots_built.load(Relaxed),
             snapshots_installed: counters.snapshots_installed.load(Relaxed),
+            suspect: self.0.reception.probation.suspect(),
             log: self.0.store.log.statistics(),
         }
     }
@@ -197,7 +198,7 @@ impl Replicator for Node {
             // It never fails; what the core ended with is in its metrics.
             let _ = self.0.raft.shutdown().await;
             self.0.state_machine.close();
-            self.0.watcher.abort();
+            self.end_tasks();
             let closed = self.0.store.log.clone().close();
             closed.map_err(|error| Stopped { reason: error.to_string().into() })
         })

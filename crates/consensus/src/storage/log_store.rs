@@ -137,6 +137,16 @@ impl LogStore {
         ticket.await.map_err(io::Error::other)
     }
 
+    /// Notes, durably, that the end which the log once lost has been passed.
+    pub(crate) async fn settle_suspect(&self) -> io::Result<()> {
+        self.settled(self.log.settle_suspect().map_err(io::Error::other)?).await
+    }
+
+    /// The first entry that may have been lost with the end of the log, as long as nobody settled it.
+    pub(crate) fn suspect(&self) -> Option<LogIndex> {
+        self.log.suspect().map(|suspect| log_index(suspect.first_position))
+    }
+
     /// Appends a batch. While the queue or the disk is full it waits: the library takes an error for the end.
     async fn append_waiting(&self, first: Position, payloads: &[Vec<u8>]) -> io::Result<Ticket> {
         let mut waited = Duration::ZERO;

@@ -10,3 +10,4 @@ mod opening;
 mod power;
 mod single;
 mod snapshots;
+mod suspect;
