@@ -23,6 +23,7 @@ use crate::probation::{Officer, Probation};
 use crate::raft::{self, Address, Group};
 use crate::replicator::{Leadership, Replicator};
 use crate::settings::Settings;
+use crate::storage::blocking::blocking;
 use crate::storage::log_store::LogStore;
 use crate::storage::state_machine::StateMachine;
 use crate::watcher::{Watcher, stop};
@@ -62,7 +63,11 @@ impl Node {
         if let Start::Found(members) = &config.start {
             members.check()?;
         }
-        let Found { store, control, standing } = open(&io, &config, &*machine)?;
+        let opening = {
+            let (io, config, machine) = (io.clone(), config.clone(), machine.clone());
+            move || open(&io, &config, &*machine)
+        };
+        let Found { store, control, standing } = blocking(config.log.drive, opening).await?;
         let (identity, settings) = (config.identity, config.settings);
         let watermarks = Arc::new(Watermarks::new(standing.last));
         let state_machine = StateMachine::new(machine, control, standing, watermarks.clone());
@@ -76,6 +81,7 @@ impl Node {
         let leadership = Arc::new(watch::Sender::new(Leadership::default()));
         let watcher = Watcher {
             node: identity.node,
+            raft: raft.clone(),
             metrics: raft.metrics(),
             store: store.clone(),
             watermarks: watermarks.clone(),

@@ -140,7 +140,7 @@ impl Officer {
             }
             let excuse = self.ask(&mut links).await;
             self.probation.excuse(excuse);
-            let last = self.store.last().ok().flatten();
+            let last = self.store.read(LogStore::last).await.ok().flatten();
             self.raft.runtime_config().elect(self.probation.may_support(last));
             let moved =
                 Box::pin(select(Box::pin(self.progress.changed()), Box::pin(self.leadership.changed())));
@@ -166,7 +166,7 @@ impl Officer {
         });
         let answers: Option<BTreeMap<NodeId, Condition>> = join_all(asked).await.into_iter().collect();
         let mut conditions = answers?;
-        conditions.insert(me, Condition { suspect: true, last: self.store.last().ok()? });
+        conditions.insert(me, Condition { suspect: true, last: self.store.read(LogStore::last).await.ok()? });
         excuse(&members, &conditions)
     }
 

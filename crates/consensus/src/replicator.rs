@@ -48,7 +48,10 @@ pub trait Replicator: Send + Sync + 'static {
     fn snapshot(&self) -> BoxFuture<'_, Result<LogIndex, SnapshotError>>;
 
     /// Cuts the log in front of `first_kept`, or as far as was dispatched; a snapshot is published first if there is none that
-    /// far. Says where the log begins afterwards.
+    /// far. Says where the log begins now.
+    ///
+    /// That may be in front of `first_kept`: what is on its way to a follower is cut when it has arrived, and is not waited for for
+    /// long. Nothing is lost by it; whoever needs the room asks again. Files go once the cut is on stable storage.
     ///
     /// TRUNC-1: the caller knows what partitions and followers still need. A follower that needs what is cut gets a snapshot.
     fn purge_to(&self, first_kept: LogIndex) -> BoxFuture<'_, Result<LogIndex, SnapshotError>>;

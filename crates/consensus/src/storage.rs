@@ -1,5 +1,6 @@
 //! What consensus keeps on disk: its log, and a control file beside it.
 
+pub(crate) mod blocking;
 pub(crate) mod control_file;
 pub(crate) mod log_reader;
 pub(crate) mod log_store;

@@ -63,7 +63,7 @@ impl Reception {
             Request::Vote(request) | Request::PreVote(request)
                 if !self.probation.may_support(request.last) =>
             {
-                self.refuse_vote()
+                self.refuse_vote().await
             }
             Request::Vote(request) => {
                 let voted = self.raft.vote(raft::raft_vote_request(request)).await;
@@ -83,21 +83,22 @@ impl Reception {
                 let handled = handled.map_err(|error| self.refused(&error))?;
                 Ok(Response::TransferLeader { accepted: handled.is_ok() })
             }
-            Request::Condition => {
-                Ok(Response::Condition { suspect: self.probation.suspect().is_some(), last: self.last()? })
-            }
+            Request::Condition => Ok(Response::Condition {
+                suspect: self.probation.suspect().is_some(),
+                last: self.last().await?,
+            }),
         }
     }
 
-    fn last(&self) -> Result<Option<EntryId>, LinkError> {
-        self.store.last().map_err(|error| self.refused(&error))
+    async fn last(&self) -> Result<Option<EntryId>, LinkError> {
+        self.store.read(LogStore::last).await.map_err(|error| self.refused(&error))
     }
 
     /// Votes for nobody, and says what it has. The vote it has given before stays.
-    fn refuse_vote(&self) -> Result<Response, LinkError> {
+    async fn refuse_vote(&self) -> Result<Response, LinkError> {
         let vote = self.store.vote().map_err(|error| self.refused(&error))?;
         let vote = vote.unwrap_or(Vote { term: Term::default(), node: NodeId::default(), committed: false });
-        Ok(Response::Vote { vote, granted: false, last: self.last()? })
+        Ok(Response::Vote { vote, granted: false, last: self.last().await? })
     }
 
     async fn install(self, vote: Vote, snapshot: SnapshotStream) -> Result<Vote, InstallError> {

@@ -172,7 +172,7 @@ impl Replicator for Node {
         end: LogIndex,
         max_bytes: u64,
     ) -> BoxFuture<'_, Result<Vec<Committed>, EntriesError>> {
-        Box::pin(std::future::ready(self.read_entries(from, end, max_bytes)))
+        Box::pin(self.read_entries(from, end, max_bytes))
     }
 
     fn progress(&self) -> watch::Receiver<Progress> {
@@ -267,7 +267,8 @@ impl Node {
         }
     }
 
-    /// Waits until the log was cut behind `upto`, or for as long as a follower may need what is there.
+    /// Waits until the log was cut behind `upto`, but not for long: the library keeps what is on its way to a follower, and cuts it
+    /// later. The caller is told where the log begins, not that it begins where it wished.
     async fn purged(&self, upto: LogIndex) -> Result<(), SnapshotError> {
         let mut metrics = self.0.raft.metrics();
         let cut = async {
@@ -286,22 +287,21 @@ impl Node {
         tokio::time::timeout(self.0.settings.transfer_patience(), cut).await.unwrap_or(Ok(()))
     }
 
-    fn read_entries(
+    async fn read_entries(
         &self,
         from: LogIndex,
         end: LogIndex,
         max_bytes: u64,
     ) -> Result<Vec<Committed>, EntriesError> {
         let dispatched = now(&self.0.watermarks).dispatched;
-        let log = &self.0.store.log;
-        let first = log_index(log.first());
+        let first = log_index(self.0.store.log.first());
         if from < first {
             return Err(EntriesError::Purged { first });
         }
         let Some(limit) = dispatched.filter(|&dispatched| from <= dispatched).and_then(LogIndex::next) else {
             return Err(EntriesError::NotYet(from));
         };
-        let records = log.read_range(position(from), position(end.min(limit)), max_bytes)?;
+        let records = self.0.store.records(position(from), position(end.min(limit)), max_bytes).await?;
         let decoded = records.iter().map(|record| {
             let index = log_index(record.position);
             let Entry { id, body } =
