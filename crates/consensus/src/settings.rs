@@ -38,11 +38,14 @@ impl Default for Settings {
 pub(crate) struct Patience {
     pub(crate) vote: Duration,
     pub(crate) append: Duration,
+    /// Whoever received a part of a snapshot reads it to say how much it is.
+    pub(crate) snapshot: Duration,
 }
 
 impl Settings {
     pub(crate) fn patience(&self) -> Patience {
-        Patience { vote: self.election_timeout, append: self.election_timeout }
+        let timeout = self.election_timeout;
+        Patience { vote: timeout, append: timeout, snapshot: timeout * 120 }
     }
 
     /// How long a voter may take to take over.

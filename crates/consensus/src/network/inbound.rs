@@ -22,7 +22,7 @@ use super::{Answers, Inbound, LinkError, Route, SnapshotStream};
 use crate::error::InstallError;
 use crate::identity::{Identity, NodeId, Term};
 use crate::machine::CommittedBody;
-use crate::message::{AppendRequest, EntryId, Request, Response, Vote};
+use crate::message::{AppendRequest, EntryId, Received, Request, Response, Vote};
 use crate::probation::Probation;
 use crate::raft::{self, Group};
 use crate::storage::log_store::LogStore;
@@ -83,6 +83,12 @@ impl Reception {
                 let handled = handled.map_err(|error| self.refused(&error))?;
                 Ok(Response::TransferLeader { accepted: handled.is_ok() })
             }
+            Request::SnapshotReceived { snapshot } => {
+                let _one_at_a_time = self.receiving.lock().await;
+                let (io, dir) = (self.io.clone(), self.dir.clone());
+                let received = self.store.read(move |_| Spool::received(&*io, &dir, snapshot)).await;
+                Ok(Response::SnapshotReceived(received))
+            }
             Request::Condition => Ok(Response::Condition {
                 suspect: self.probation.suspect().is_some(),
                 last: self.last().await?,
@@ -101,9 +107,14 @@ impl Reception {
         Ok(Response::Vote { vote, granted: false, last: self.last().await? })
     }
 
-    async fn install(self, vote: Vote, snapshot: SnapshotStream) -> Result<Vote, InstallError> {
+    async fn install(
+        self,
+        vote: Vote,
+        behind: Received,
+        snapshot: SnapshotStream,
+    ) -> Result<Vote, InstallError> {
         let _one_at_a_time = self.receiving.lock().await;
-        let spool = Spool::receive(self.io.clone(), &self.dir, snapshot).await?;
+        let spool = Spool::receive(self.io.clone(), &self.dir, behind, snapshot).await?;
         if !spool.header.fits(&self.identity) {
             return Err(InstallError::Foreign);
         }
@@ -150,12 +161,13 @@ impl Inbound for Reception {
         &self,
         route: &Route,
         vote: Vote,
+        behind: Received,
         snapshot: SnapshotStream,
     ) -> BoxFuture<'static, Result<Vote, InstallError>> {
         let (checked, this) = (self.check(route), self.clone());
         Box::pin(async move {
             checked.map_err(|_| InstallError::Foreign)?;
-            this.install(vote, snapshot).await
+            this.install(vote, behind, snapshot).await
         })
     }
 }
