@@ -55,6 +55,8 @@ extern crate self as gapless_consensus;
 
 mod error;
 mod format;
+#[doc(hidden)]
+pub mod fuzzing;
 mod identity;
 pub mod limits;
 mod machine;

@@ -109,7 +109,7 @@ async fn a_snapshot_that_is_damaged_short_or_long_is_refused() {
 async fn what_arrived_before_a_break_is_not_sent_again_wherever_it_breaks() {
     let pieces: [&[u8]; 4] = [b"first", b"second", b"third", b"and the fourth"];
     let whole = parts(&pieces).await.concat();
-    for at in 0..whole.len() {
+    for at in 0..=whole.len() {
         let io = disk();
         let mut broken = cut(&whole[..at]);
         broken.push(Err(MachineFault::new("gone")));
