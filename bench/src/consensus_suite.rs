@@ -1,7 +1,7 @@
 //! What agreement costs a group of one: the same entries through consensus and into the bare log, with as many in flight.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
