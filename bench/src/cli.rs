@@ -38,43 +38,62 @@ pub(crate) enum Command {
     OurStore(OurStoreArguments),
 }
 
+/// What every suite can be asked for.
 #[derive(Debug, Args)]
-pub(crate) struct LogArguments {
-    /// The program that measures rivals, built from `bench/rivals`
-    #[arg(long, value_name = "PATH")]
-    pub(crate) rivals: PathBuf,
-    /// Few appends and few rounds: a first look in less than a minute
+pub(crate) struct SuiteArguments {
+    /// Less of everything: a first look in a minute or two
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Where the figures go as JSON [default: bench/log.json in the target directory]
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// Directory on the disk to measure [default: bench in the target directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct SequencerArguments {
-    /// Few transactions and few rounds: a first look in less than a minute
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Where the figures go as JSON [default: bench/sequencer.json in the target directory]
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Directory for the log that is opened [default: bench in the target directory]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-}
-
-impl SequencerArguments {
-    pub(crate) fn json(&self) -> PathBuf {
-        self.json.clone().unwrap_or_else(|| default_directory().join("sequencer.json"))
-    }
-
+impl SuiteArguments {
+    /// Not the system's directory for temporary files: that one is often memory, where a sync costs nothing.
     pub(crate) fn directory(&self) -> PathBuf {
         self.dir.clone().unwrap_or_else(default_directory)
     }
+}
+
+/// The same for a suite that writes its figures to a file.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArguments {
+    #[command(flatten)]
+    suite: SuiteArguments,
+    /// Where the figures go as JSON [default: a file with the suite's name, in bench in the target directory]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+impl ReportArguments {
+    pub(crate) fn is_quick(&self) -> bool {
+        self.suite.quick
+    }
+
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.suite.directory()
+    }
+
+    /// Where the figures of a suite go.
+    pub(crate) fn json(&self, suite: &str) -> PathBuf {
+        self.json.clone().unwrap_or_else(|| default_directory().join(suite).with_extension("json"))
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogArguments {
+    /// The program that measures rivals, built from `bench/rivals`
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rivals: PathBuf,
+    #[command(flatten)]
+    pub(crate) report: ReportArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SequencerArguments {
+    #[command(flatten)]
+    pub(crate) report: ReportArguments,
 }
 
 #[derive(Clone, Copy, Debug, Args)]
@@ -85,19 +104,8 @@ pub(crate) struct ProbeArguments {
     pub(crate) transactions: u64,
 }
 
-impl LogArguments {
-    pub(crate) fn json(&self) -> PathBuf {
-        self.json.clone().unwrap_or_else(|| default_directory().join("log.json"))
-    }
-
-    /// Not the system's directory for temporary files: that one is often memory, where a sync costs nothing.
-    pub(crate) fn directory(&self) -> PathBuf {
-        self.dir.clone().unwrap_or_else(default_directory)
-    }
-}
-
 /// Where cargo builds, as it tells the programs it runs; else the `target` of the current directory.
-pub(crate) fn default_directory() -> PathBuf {
+fn default_directory() -> PathBuf {
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let root = package.as_deref().and_then(|package| package.parent()).map(PathBuf::from).unwrap_or_default();
     let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());

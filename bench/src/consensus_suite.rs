@@ -1,7 +1,7 @@
 //! What agreement costs a group of one: the same entries through consensus and into the bare log, with as many in flight.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use gapless_log::io::real::RealIo;
 use gapless_log::{Log, Options};
 use gapless_types::{GroupId, LogIndex};
 
-use crate::cli::default_directory;
+use crate::cli::SuiteArguments;
 use crate::machine::Machine as Computer;
 use crate::report::{right_aligned, table};
 use crate::samples::Spread;
@@ -30,12 +30,8 @@ const WARM_UP: usize = 200;
 
 #[derive(Debug, Args)]
 pub(crate) struct ConsensusArguments {
-    /// Fewer entries and rounds
-    #[arg(long)]
-    quick: bool,
-    /// Directory on the disk to measure [default: bench in the target directory]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
+    #[command(flatten)]
+    suite: SuiteArguments,
 }
 
 /// One run: entries per second, and syncs per entry.
@@ -45,10 +41,10 @@ struct Run {
 }
 
 pub(crate) fn run(arguments: &ConsensusArguments) -> Result<()> {
-    let directory = arguments.dir.clone().unwrap_or_else(default_directory);
+    let directory = arguments.suite.directory();
     std::fs::create_dir_all(&directory).context("make the directory of the benchmark")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
-    let rounds = if arguments.quick { 3 } else { 7 };
+    let rounds = if arguments.suite.quick { 3 } else { 7 };
     let mut figures = table([
         "in flight",
         "log, entries/s",
@@ -58,7 +54,7 @@ pub(crate) fn run(arguments: &ConsensusArguments) -> Result<()> {
         "consensus, syncs/entry",
     ]);
     for in_flight in [1, 16, 64, 256, 1024] {
-        let entries = if arguments.quick { 300 } else { 1000 } * in_flight.min(64);
+        let entries = if arguments.suite.quick { 300 } else { 1000 } * in_flight.min(64);
         let (mut bare, mut agreed) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             // One after the other in each round, so that both see the same minute of the machine.

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use clap::Args;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use crate::cli::default_directory;
+use crate::cli::ReportArguments;
 use crate::engine_isolation;
 use crate::engine_load::{Figures, Load};
 use crate::engine_report::Report;
@@ -32,9 +32,6 @@ const LOADS: [(usize, usize); 5] = [(1, 1), (16, 1), (64, 1), (256, 1), (1, 100)
 
 #[derive(Debug, Args)]
 pub(crate) struct EngineArguments {
-    /// Short runs and few rounds: a first look in less than two minutes
-    #[arg(long)]
-    quick: bool,
     /// Measure one part alone
     #[arg(long, value_enum)]
     only: Option<Part>,
@@ -47,12 +44,8 @@ pub(crate) struct EngineArguments {
     /// Rounds [default: 5; with --quick 2]
     #[arg(long, value_name = "COUNT")]
     rounds: Option<usize>,
-    /// Where the figures go as JSON [default: bench/engine.json in the target directory]
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Directory on the disk to measure [default: bench in the target directory]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
+    #[command(flatten)]
+    report: ReportArguments,
 }
 
 /// What can be measured alone.
@@ -85,13 +78,13 @@ pub(crate) struct Series {
 }
 
 pub(crate) fn run(arguments: &EngineArguments) -> Result<()> {
-    let directory = arguments.dir.clone().unwrap_or_else(default_directory);
+    let directory = arguments.report.directory();
     fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let machine = Machine::of(&directory)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
-    let seconds = arguments.seconds.unwrap_or(if arguments.quick { 0.4 } else { 3.0 });
+    let seconds = arguments.seconds.unwrap_or(if arguments.report.is_quick() { 0.4 } else { 3.0 });
     let measured = Duration::try_from_secs_f64(seconds).context("so many seconds there are not")?;
-    let rounds = arguments.rounds.unwrap_or(if arguments.quick { 2 } else { 5 });
+    let rounds = arguments.rounds.unwrap_or(if arguments.report.is_quick() { 2 } else { 5 });
     let asked = |part: Part| arguments.only.is_none_or(|only| only == part);
     let loads: Vec<Load> = LOADS
         .into_iter()
@@ -115,9 +108,9 @@ pub(crate) fn run(arguments: &EngineArguments) -> Result<()> {
         isolation.push(runtime.block_on(engine_isolation::measure(&directory, measured))?);
         settle(&directory)?;
     }
-    let report = Report::new(machine, arguments.quick, series, isolation);
+    let report = Report::new(machine, arguments.report.is_quick(), series, isolation);
     let everything = arguments.only.is_none() && arguments.writers.is_none();
-    let json = arguments.json.clone().or_else(|| everything.then(|| directory.join("engine.json")));
+    let json = arguments.report.json.clone().or_else(|| everything.then(|| directory.join("engine.json")));
     if let Some(json) = json {
         report.write_json(&json)?;
     }

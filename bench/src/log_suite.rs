@@ -55,10 +55,10 @@ impl Effort {
 
 pub(crate) fn run(arguments: &LogArguments) -> Result<()> {
     let rivals = Rivals::new(&arguments.rivals)?;
-    let dir = arguments.directory();
+    let dir = arguments.report.directory();
     fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let machine = Machine::of(&dir)?;
-    let effort = Effort::of(arguments.quick);
+    let effort = Effort::of(arguments.report.is_quick());
 
     let rounds = effort.append_rounds;
     let on_round = |number| say(&format!("appends, round {} of {rounds}", number + 1));
@@ -85,9 +85,15 @@ pub(crate) fn run(arguments: &LogArguments) -> Result<()> {
     drop(large);
 
     let readings = vec![scan, small_scan, small_records, large_records];
-    let report =
-        Report::new(machine, arguments.quick, appends, writing_cost, vec![unclean, closed], readings);
-    let json = arguments.json();
+    let report = Report::new(
+        machine,
+        arguments.report.is_quick(),
+        appends,
+        writing_cost,
+        vec![unclean, closed],
+        readings,
+    );
+    let json = arguments.report.json("log");
     report.write_json(&json)?;
     let mut output = io::stdout().lock();
     report.write_tables(&mut output)?;

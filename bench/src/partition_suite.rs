@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::bars::{Bar, Limit, Unit};
-use crate::cli::default_directory;
+use crate::cli::ReportArguments;
 use crate::machine::Machine;
 use crate::memory::{peak_bytes, reset_peak};
 use crate::partition_evidence::{self, Evidence, Proofs};
@@ -27,18 +27,11 @@ const TAIL: u64 = 1000;
 
 #[derive(Debug, Args)]
 pub(crate) struct PartitionArguments {
-    /// Fewer events: a first look in about a minute
-    #[arg(long)]
-    quick: bool,
     /// Measure one part alone; nothing is written to the file of figures then
     #[arg(long, value_enum)]
     only: Option<Part>,
-    /// Where the figures go as JSON [default: bench/partition.json in the target directory]
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Directory on the disk to measure [default: bench in the target directory]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
+    #[command(flatten)]
+    report: ReportArguments,
 }
 
 /// What can be measured alone.
@@ -133,10 +126,10 @@ struct Report {
 }
 
 pub(crate) fn run(arguments: &PartitionArguments) -> Result<()> {
-    let directory = arguments.dir.clone().unwrap_or_else(default_directory);
+    let directory = arguments.report.directory();
     fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let machine = Machine::of(&directory)?;
-    let effort = Effort::of(arguments.quick);
+    let effort = Effort::of(arguments.report.is_quick());
 
     let asked = |part: Part| arguments.only.is_none_or(|only| only == part);
     // First, while this process has no memory of earlier rounds to use again.
@@ -167,12 +160,13 @@ pub(crate) fn run(arguments: &PartitionArguments) -> Result<()> {
     }
     let mut bars = bars(&applies, &restarts, memory.as_ref());
     bars.extend(evidence.iter().flat_map(Evidence::bars));
-    let report = Report { machine, quick: arguments.quick, applies, restarts, memory, evidence, bars };
+    let report =
+        Report { machine, quick: arguments.report.is_quick(), applies, restarts, memory, evidence, bars };
     report.write_tables(&mut io::stdout().lock())?;
     if arguments.only.is_some() {
         return Ok(());
     }
-    let json = arguments.json.clone().unwrap_or_else(|| default_directory().join("partition.json"));
+    let json = arguments.report.json("partition");
     let mut text = serde_json::to_vec_pretty(&report)?;
     text.push(b'\n');
     fs::write(&json, text).with_context(|| format!("cannot write {}", json.display()))?;

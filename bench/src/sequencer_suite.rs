@@ -51,10 +51,10 @@ impl Effort {
 }
 
 pub(crate) fn run(arguments: &SequencerArguments) -> Result<()> {
-    let directory = arguments.directory();
+    let directory = arguments.report.directory();
     fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let machine = Machine::of(&directory)?;
-    let effort = Effort::of(arguments.quick);
+    let effort = Effort::of(arguments.report.is_quick());
 
     // First, while this process has no memory of earlier rounds to use again.
     say("memory")?;
@@ -75,8 +75,8 @@ pub(crate) fn run(arguments: &SequencerArguments) -> Result<()> {
         first_numbers.push(first_number::measure(&directory, records, effort.openings)?);
     }
 
-    let report = Report::new(machine, arguments.quick, rows, counted, memory, first_numbers);
-    let json = arguments.json();
+    let report = Report::new(machine, arguments.report.is_quick(), rows, counted, memory, first_numbers);
+    let json = arguments.report.json("sequencer");
     report.write_json(&json)?;
     let mut output = io::stdout().lock();
     report.write_tables(&mut output)?;

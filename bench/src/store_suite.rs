@@ -12,7 +12,7 @@ use clap::Args;
 use comfy_table::Table;
 use serde_json::Value;
 
-use crate::cli::default_directory;
+use crate::cli::ReportArguments;
 use crate::our_store::OurStore;
 use crate::store_workload::{StoreShape, StoreUnderTest, run_store};
 
@@ -26,15 +26,8 @@ pub(crate) struct StoreArguments {
     /// Records applied; the design's shape is 10 million
     #[arg(long, default_value_t = 2_000_000)]
     applies: u64,
-    /// A tenth of that
-    #[arg(long)]
-    quick: bool,
-    /// Where the figures go as JSON [default: bench/store.json in the target directory]
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Directory on the disk to measure [default: bench in the target directory]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
+    #[command(flatten)]
+    report: ReportArguments,
 }
 
 #[derive(Debug, Args)]
@@ -78,8 +71,8 @@ pub(crate) fn run_ours(arguments: &OurStoreArguments) -> Result<()> {
 
 /// All candidates, one after another.
 pub(crate) fn run(arguments: &StoreArguments) -> Result<()> {
-    let applies = if arguments.quick { arguments.applies / 10 } else { arguments.applies };
-    let parent = arguments.dir.clone().unwrap_or_else(default_directory);
+    let applies = if arguments.report.is_quick() { arguments.applies / 10 } else { arguments.applies };
+    let parent = arguments.report.directory();
     fs::create_dir_all(&parent)?;
     let ours = std::env::current_exe().context("cannot find this program")?;
     let mut results = serde_json::Map::new();
@@ -93,7 +86,7 @@ pub(crate) fn run(arguments: &StoreArguments) -> Result<()> {
         results.insert(name.to_owned(), figures);
     }
     print_table(&results)?;
-    let json = arguments.json.clone().unwrap_or_else(|| default_directory().join("store.json"));
+    let json = arguments.report.json("store");
     fs::write(&json, serde_json::to_string_pretty(&results)?)
         .with_context(|| format!("cannot write {}", json.display()))
 }

@@ -12,11 +12,12 @@ const DEFAULT_SEED: u64 = 1;
 const MAX_RANDOM_BYTES: usize = 300;
 
 /// A fuzz target.
-pub(crate) type Target = fn(&[u8]);
+type Target = fn(&[u8]);
 
-/// All seeds of a target in the folder of all corpora, then as many inputs again as `count` says, half of them random and half
-/// of them changed seeds.
-pub(crate) fn exercise(corpora: &Path, name: &str, target: Target, count: usize) {
+/// All seeds of a target, then as many inputs again as `count` says, half of them random and half of them changed seeds.
+pub(crate) fn exercise(name: &str, target: Target, count: usize) {
+    // From the folder of any crate.
+    let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let seeds = seeds(&corpora.join(name));
     assert!(!seeds.is_empty(), "{name} has seeds");
     seeds.iter().for_each(|seed| run(name, target, seed));

@@ -221,6 +221,9 @@ pub enum InstallError {
     /// A piece that arrived other than it was sent, or too few or too many of them.
     #[error("the body of the snapshot is damaged: {0}")]
     Body(&'static str),
+    /// It was to go on behind a part that arrived earlier, and that part is not here.
+    #[error("the beginning of the snapshot is not here")]
+    Elsewhere,
     /// The sender broke off.
     #[error("the sender broke off: {0}")]
     Sender(MachineFault),
@@ -238,3 +241,13 @@ pub enum InstallError {
     #[error(transparent)]
     Stopped(#[from] Stopped),
 }
+
+impl InstallError {
+    /// Whether what arrived so far is sound, and only the rest is missing.
+    pub(crate) fn is_break(&self) -> bool {
+        matches!(self, Self::Sender(_) | Self::Elsewhere | Self::Header(ENDS_EARLY) | Self::Body(ENDS_EARLY))
+    }
+}
+
+/// What is said of a snapshot that lacks its end.
+pub(crate) const ENDS_EARLY: &str = "it ends too early";

@@ -1,10 +1,11 @@
-//! Who a node is, and what tells terms apart.
+//! Who a node is.
 //!
 //! Must not know: addresses, files, how leaders are found.
 
 use std::fmt;
 
 use gapless_types::GroupId;
+pub use gapless_types::{NodeId, Term};
 
 /// A cluster, told apart from all others. Chosen once, at random, by whoever founds it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,52 +35,6 @@ impl fmt::Debug for ClusterId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "ClusterId({self})")
     }
-}
-
-/// Defines a 64-bit number that is shown as its bare value.
-macro_rules! plain_number {
-    ($(#[$attribute:meta])* $name:ident) => {
-        $(#[$attribute])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(u64);
-
-        impl $name {
-            /// The one with this value.
-            #[must_use]
-            pub const fn new(value: u64) -> Self {
-                Self(value)
-            }
-
-            /// The value.
-            #[must_use]
-            pub const fn get(self) -> u64 {
-                self.0
-            }
-        }
-
-        impl From<u64> for $name {
-            fn from(value: u64) -> Self {
-                Self(value)
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(&self.0, formatter)
-            }
-        }
-    };
-}
-
-plain_number! {
-    /// A node of a cluster. It stands for one disk: a node that lost its disk, or was removed, comes back under another id,
-    /// or two quorums could count it twice.
-    NodeId
-}
-
-plain_number! {
-    /// A term: a number that has at most one leader, and never falls. The first leader's is 1.
-    Term
 }
 
 /// Who a node is. Fixed when its directory is made; a directory that says otherwise is not opened.

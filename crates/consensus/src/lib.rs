@@ -55,6 +55,8 @@ extern crate self as gapless_consensus;
 
 mod error;
 mod format;
+#[doc(hidden)]
+pub mod fuzzing;
 mod identity;
 pub mod limits;
 mod machine;
@@ -63,6 +65,7 @@ pub mod message;
 pub mod network;
 mod node;
 mod open;
+mod probation;
 mod proposal;
 mod raft;
 mod replicator;

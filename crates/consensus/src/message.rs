@@ -76,6 +76,13 @@ pub enum Request {
         /// What it must have.
         last: Option<EntryId>,
     },
+    /// Is your log whole?
+    Condition,
+    /// How much of a snapshot have you received?
+    SnapshotReceived {
+        /// The last entry that it contains.
+        snapshot: EntryId,
+    },
 }
 
 /// What a candidate says of itself.
@@ -106,4 +113,24 @@ pub enum Response {
         /// It will.
         accepted: bool,
     },
+    /// To the question whether the log is whole.
+    Condition {
+        /// The end of it was lost, and not passed again.
+        suspect: bool,
+        /// The last entry it has.
+        last: Option<EntryId>,
+    },
+    /// To the question how much of a snapshot was received.
+    SnapshotReceived(Received),
+}
+
+/// How much of a snapshot has arrived, whole and in order, so that it need not be sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Pieces of the body.
+    pub pieces: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The checksum over their checksums: a sender goes on behind them only if it would send the same.
+    pub sum: u32,
 }

@@ -13,7 +13,7 @@ use gapless_types::GroupId;
 
 use crate::error::InstallError;
 use crate::identity::{ClusterId, NodeId};
-use crate::message::{AppendRequest, AppendResponse, Request, Response, Vote};
+use crate::message::{AppendRequest, AppendResponse, Received, Request, Response, Vote};
 
 pub(crate) mod adapter;
 pub(crate) mod inbound;
@@ -90,10 +90,12 @@ pub trait Link: Send + Sync + 'static {
         patience: Duration,
     ) -> BoxFuture<'_, Result<Answers<'_>, LinkError>>;
 
-    /// Sends a snapshot; ready when it is installed or refused. Returns the receiver's vote.
+    /// Sends a snapshot, or what of it comes `behind` what the other node has already; ready when it is installed or refused. Returns
+    /// the receiver's vote.
     fn send_snapshot(
         &mut self,
         vote: Vote,
+        behind: Received,
         snapshot: SnapshotStream,
     ) -> BoxFuture<'_, Result<Vote, LinkError>>;
 }
@@ -110,11 +112,12 @@ pub trait Inbound: Send + Sync + 'static {
         requests: BoxStream<'static, AppendRequest>,
     ) -> BoxFuture<'static, Result<Answers<'static>, LinkError>>;
 
-    /// Takes in a snapshot and installs it.
+    /// Takes in a snapshot, or what of it comes `behind` what is here, and installs it. What arrived before a break is kept.
     fn install_snapshot(
         &self,
         route: &Route,
         vote: Vote,
+        behind: Received,
         snapshot: SnapshotStream,
     ) -> BoxFuture<'static, Result<Vote, InstallError>>;
 }
@@ -145,7 +148,12 @@ impl Link for Dead {
         Box::pin(std::future::ready(Err(LinkError::Unreachable(self.0))))
     }
 
-    fn send_snapshot(&mut self, _: Vote, _: SnapshotStream) -> BoxFuture<'_, Result<Vote, LinkError>> {
+    fn send_snapshot(
+        &mut self,
+        _: Vote,
+        _: Received,
+        _: SnapshotStream,
+    ) -> BoxFuture<'_, Result<Vote, LinkError>> {
         Box::pin(std::future::ready(Err(LinkError::Unreachable(self.0))))
     }
 }

@@ -3,7 +3,7 @@
 //! Must not know: what entries mean; sockets.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use gapless_log::io::Io;
 use openraft::async_runtime::watch::WatchReceiver;
@@ -19,9 +19,11 @@ use crate::network::adapter::Factory;
 use crate::network::inbound::Reception;
 use crate::network::{Inbound, Network};
 use crate::open::{Config, Found, Start, open};
+use crate::probation::{Officer, Probation};
 use crate::raft::{self, Address, Group};
 use crate::replicator::{Leadership, Replicator};
 use crate::settings::Settings;
+use crate::storage::blocking::blocking;
 use crate::storage::log_store::LogStore;
 use crate::storage::state_machine::StateMachine;
 use crate::watcher::{Watcher, stop};
@@ -43,6 +45,8 @@ struct Handle {
     leadership: Arc<watch::Sender<Leadership>>,
     reception: Arc<Reception>,
     watcher: AbortHandle,
+    /// Ends a probation, if there is one.
+    officer: OnceLock<AbortHandle>,
 }
 
 impl Node {
@@ -55,21 +59,29 @@ impl Node {
         machine: Arc<dyn Machine>,
         config: Config,
     ) -> Result<Self, OpenError> {
-        let raft_config = Arc::new(config.settings.raft_config()?);
+        let mut raft_config = config.settings.raft_config()?;
         if let Start::Found(members) = &config.start {
             members.check()?;
         }
-        let Found { store, control, standing } = open(&io, &config, &*machine)?;
+        let opening = {
+            let (io, config, machine) = (io.clone(), config.clone(), machine.clone());
+            move || open(&io, &config, &*machine)
+        };
+        let Found { store, control, standing } = blocking(config.log.drive, opening).await?;
         let (identity, settings) = (config.identity, config.settings);
         let watermarks = Arc::new(Watermarks::new(standing.last));
         let state_machine = StateMachine::new(machine, control, standing, watermarks.clone());
-        let factory = Factory { network, identity, patience: settings.patience() };
+        let probation = Probation::new(store.suspect());
+        raft_config.enable_elect = probation.suspect().is_none();
+        let raft_config = Arc::new(raft_config);
+        let factory = Factory { network: network.clone(), identity, patience: settings.patience() };
         let opened = Raft::new(identity.node, raft_config, factory, store.clone(), state_machine.clone());
         let raft = raft::seeded(settings.seed, opened).await.map_err(|fatal| raft::stopped(&fatal))?;
 
         let leadership = Arc::new(watch::Sender::new(Leadership::default()));
         let watcher = Watcher {
             node: identity.node,
+            raft: raft.clone(),
             metrics: raft.metrics(),
             store: store.clone(),
             watermarks: watermarks.clone(),
@@ -82,6 +94,8 @@ impl Node {
             identity,
             io,
             dir: config.dir,
+            store: store.clone(),
+            probation: probation.clone(),
             seed: settings.seed,
             receiving: Arc::default(),
         });
@@ -95,8 +109,10 @@ impl Node {
             leadership,
             reception,
             watcher,
+            officer: OnceLock::new(),
         }));
         node.begin(config.start).await?;
+        node.watch_probation(probation, network);
         Ok(node)
     }
 
@@ -145,6 +161,34 @@ impl Node {
         }
     }
 
+    fn watch_probation(&self, probation: Probation, network: Arc<dyn Network>) {
+        if probation.suspect().is_none() {
+            return;
+        }
+        let handle = &self.0;
+        let officer = Officer {
+            probation,
+            identity: handle.identity,
+            network,
+            raft: handle.raft.clone(),
+            store: handle.store.clone(),
+            leadership: handle.leadership.subscribe(),
+            progress: handle.watermarks.progress.subscribe(),
+            metrics: handle.raft.metrics(),
+            patience: handle.settings.election_timeout,
+        };
+        let officer = tokio::spawn(officer.run()).abort_handle();
+        handle.officer.set(officer).expect("a node is opened once");
+    }
+
+    /// Ends the tasks of the node.
+    fn end_tasks(&self) {
+        self.0.watcher.abort();
+        if let Some(officer) = self.0.officer.get() {
+            officer.abort();
+        }
+    }
+
     /// Who the node is.
     pub fn identity(&self) -> Identity {
         self.0.identity
@@ -161,7 +205,7 @@ impl Node {
         self.0.state_machine.close();
         self.0.store.log.abandon();
         let _ = self.0.raft.shutdown().await;
-        self.0.watcher.abort();
+        self.end_tasks();
     }
 }
 

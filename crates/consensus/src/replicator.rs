@@ -48,7 +48,10 @@ pub trait Replicator: Send + Sync + 'static {
     fn snapshot(&self) -> BoxFuture<'_, Result<LogIndex, SnapshotError>>;
 
     /// Cuts the log in front of `first_kept`, or as far as was dispatched; a snapshot is published first if there is none that
-    /// far. Says where the log begins afterwards.
+    /// far. Says where the log begins now.
+    ///
+    /// That may be in front of `first_kept`: what is on its way to a follower is cut when it has arrived, and is not waited for for
+    /// long. Nothing is lost by it; whoever needs the room asks again. Files go once the cut is on stable storage.
     ///
     /// TRUNC-1: the caller knows what partitions and followers still need. A follower that needs what is cut gets a snapshot.
     fn purge_to(&self, first_kept: LogIndex) -> BoxFuture<'_, Result<LogIndex, SnapshotError>>;
@@ -107,7 +110,7 @@ pub struct Progress {
     pub durable: Option<LogIndex>,
     /// Everything up to here is known here to be committed.
     pub committed: Option<LogIndex>,
-    /// Everything up to here was dispatched, or is contained in what was resumed from.
+    /// Everything up to here was dispatched, the last entry perhaps this very moment, or is contained in what was resumed from.
     pub dispatched: Option<LogIndex>,
     /// Everything up to here is contained in the last snapshot.
     pub snapshot: Option<LogIndex>,
@@ -126,6 +129,9 @@ pub struct Statistics {
     pub snapshots_built: u64,
     /// Snapshots of others installed here.
     pub snapshots_installed: u64,
+    /// The first entry that may have been lost with the end of the log. As long as it was not passed, the node neither votes nor
+    /// asks to lead.
+    pub suspect: Option<LogIndex>,
     /// The log's own counters.
     pub log: gapless_log::Statistics,
 }

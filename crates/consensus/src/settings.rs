@@ -38,11 +38,14 @@ impl Default for Settings {
 pub(crate) struct Patience {
     pub(crate) vote: Duration,
     pub(crate) append: Duration,
+    /// Whoever received a part of a snapshot reads it to say how much it is.
+    pub(crate) snapshot: Duration,
 }
 
 impl Settings {
     pub(crate) fn patience(&self) -> Patience {
-        Patience { vote: self.election_timeout, append: self.election_timeout }
+        let timeout = self.election_timeout;
+        Patience { vote: timeout, append: timeout, snapshot: timeout * 120 }
     }
 
     /// How long a voter may take to take over.
@@ -72,7 +75,8 @@ impl Settings {
             enable_leader_restore: Some(false),
             // Leader lease and a whole election fit, so that a leader without a quorum is found out, and writes are refused.
             quorum_loss_probe_interval: Some(election_timeout * 4),
-            allow_log_reversion: Some(false),
+            // A follower that lost the end of its log gets it again; see `probation.rs`. Otherwise it would hold up the leader.
+            allow_log_reversion: Some(true),
             ..Config::default()
         };
         config.validate().map_err(|error| OpenError::Settings(error.to_string()))

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 use gapless_types::LogIndex;
-use openraft::RaftMetrics;
 use openraft::alias::WatchReceiverOf;
 use openraft::async_runtime::watch::WatchReceiver;
+use openraft::{Raft, RaftMetrics};
 use tokio::sync::watch;
 
 use crate::error::Stopped;
@@ -19,6 +19,7 @@ use crate::proposal::Leader;
 use crate::raft::{self, Group};
 use crate::replicator::{Leadership, Progress};
 use crate::storage::log_store::{LogStore, log_index};
+use crate::storage::state_machine::StateMachine;
 use crate::watermarks::{Watermarks, raise};
 
 pub(crate) type Metrics = WatchReceiverOf<Group, RaftMetrics<Group>>;
@@ -26,6 +27,7 @@ pub(crate) type Metrics = WatchReceiverOf<Group, RaftMetrics<Group>>;
 /// Watches over one node.
 pub(crate) struct Watcher {
     pub(crate) node: NodeId,
+    pub(crate) raft: Raft<Group, StateMachine>,
     pub(crate) metrics: Metrics,
     pub(crate) store: LogStore,
     pub(crate) watermarks: Arc<Watermarks>,
@@ -40,6 +42,14 @@ impl Watcher {
         loop {
             self.tell();
             if self.leadership.borrow().stopped.is_some() {
+                return;
+            }
+            // The library waits neither for truncating nor for purging, and may write nothing for long: it is told here.
+            let failure = settlements.borrow_and_update().failure.clone();
+            if let Some(failure) = failure {
+                stop(&self.leadership, &format!("the log failed: {failure}"));
+                // It never fails; what the core ended with is in its metrics.
+                let _ = self.raft.shutdown().await;
                 return;
             }
             let (settled, started) = (pin!(settlements.changed()), pin!(term_start.changed()));

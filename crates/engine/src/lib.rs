@@ -24,6 +24,8 @@ mod embedding;
 mod engine;
 pub mod entry;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod keeper;
 pub mod limits;
 pub mod log_time;

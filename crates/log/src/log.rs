@@ -262,6 +262,14 @@ impl Log {
         self.0.shared.read(from, end, max_bytes)
     }
 
+    /// The same as [`Log::read_range`] if memory holds it; `None` if a disk has to be waited for, or nothing is there.
+    pub fn read_from_memory(&self, from: Position, end: Position, max_bytes: u64) -> Option<Vec<Record>> {
+        if from >= end {
+            return Some(Vec::new());
+        }
+        self.0.shared.read_hot(from, end, max_bytes)
+    }
+
     /// A reader that starts at `from` and then follows.
     pub fn tail(&self, from: Position, follow: Follow) -> Tail {
         Tail::new(self.0.shared.clone(), from, follow)

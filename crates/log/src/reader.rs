@@ -65,6 +65,13 @@ impl Shared {
         }
     }
 
+    /// The same if it is in memory.
+    pub(crate) fn read_hot(&self, from: Position, end: Position, max_bytes: u64) -> Option<Vec<Record>> {
+        let state = self.state();
+        let is_there = (state.controls.first..state.next).contains(&from) && state.hot.holds(from);
+        is_there.then(|| state.hot.read(self.salt, from, end.min(state.next), max_bytes))
+    }
+
     fn read_extents(
         &self,
         place: SegmentPlace,

@@ -198,8 +198,11 @@ impl<'a> Recovery<'a> {
             self.note_missing_end(&state);
         }
         if is_last && scanned.ending == Ending::Torn {
+            // One that was lost earlier and not passed again may have reached further.
+            let earlier = self.recovered.controls.suspect.map(|earlier| earlier.first_position);
             self.recovered.controls.suspect = Some(Suspect {
-                first_position: state.next_position,
+                first_position: earlier
+                    .map_or(state.next_position, |earlier| earlier.max(state.next_position)),
                 segment: number,
                 offset: state.offset,
                 frame: state.next_frame,

@@ -90,6 +90,22 @@ fn at(position: u64) -> Position {
 }
 
 #[test]
+fn a_second_torn_tail_does_not_make_the_first_forgotten() {
+    let io = log_with(5);
+    let (number, offset) = frame_of(&io, 9);
+    flip(&io, number, offset + 300);
+    let (log, _) = open(&io);
+    log.truncate_from(at(3)).unwrap().wait().unwrap();
+    log.append(at(3), &[payload(3)]).unwrap().wait().unwrap();
+    drop(log);
+    let (number, offset) = frame_of(&io, 3);
+    flip(&io, number, offset + 300);
+    let (log, report) = open(&io);
+    assert_eq!(log.next(), at(3));
+    assert_eq!(report.suspect.unwrap().first_position, at(9), "9 was lost, too, and not passed again");
+}
+
+#[test]
 fn a_bad_last_frame_is_torn_dropped_and_reported_and_its_range_stays_suspect() {
     let io = log_with(5);
     let (number, offset) = frame_of(&io, 9);

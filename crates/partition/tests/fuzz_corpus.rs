@@ -17,33 +17,29 @@ pub mod proof;
 #[path = "../../../fuzz/harness/store.rs"]
 pub mod store;
 
-use std::path::Path;
-
-fn exercised(name: &str, target: exercise::Target, count: usize) {
-    exercise::exercise(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus"), name, target, count);
-}
+use exercise::exercise;
 
 #[test]
 fn commands_alone() {
-    exercised("command", partition::command, 20_000);
+    exercise("command", partition::command, 20_000);
 }
 
 #[test]
 fn outcomes() {
-    exercised("outcome", partition::outcome, 20_000);
+    exercise("outcome", partition::outcome, 20_000);
 }
 
 #[test]
 fn logs_of_commands() {
-    exercised("commands", partition::commands, 1000);
+    exercise("commands", partition::commands, 1000);
 }
 
 #[test]
 fn proofs() {
-    exercised("proof", proof::proof, 4000);
+    exercise("proof", proof::proof, 4000);
 }
 
 #[test]
 fn stores() {
-    exercised("store", store::store, 3000);
+    exercise("store", store::store, 3000);
 }

@@ -1,4 +1,4 @@
-//! What tells namespaces, workspaces, partitions, sequences and consensus groups apart.
+//! What tells namespaces, workspaces, partitions, sequences, consensus groups, nodes and terms apart.
 //!
 //! Must not know: their names, their contents, who may see them.
 
@@ -35,6 +35,25 @@ identity_number! {
 identity_number! {
     /// A consensus group: a set of nodes that share one replicated log.
     GroupId(u32)
+}
+
+identity_number! {
+    /// A node of a cluster. It stands for one disk: a node that lost its disk, or was removed, comes back under another id,
+    /// or two quorums could count it twice.
+    #[derive(Default)]
+    NodeId(u64)
+}
+
+identity_number! {
+    /// A term of a consensus group: a number that has at most one leader, and never falls. The first leader's is 1.
+    #[derive(Default)]
+    Term(u64)
+}
+
+impl From<u64> for NodeId {
+    fn from(value: u64) -> Self {
+        Self::new(value)
+    }
 }
 
 impl WorkspaceId {

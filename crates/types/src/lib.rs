@@ -15,7 +15,9 @@ mod positions;
 mod record_id;
 
 pub use client::{ClientId, ClientIdError, IdempotencyKey, IdempotencyKeyError};
-pub use ids::{GroupId, NamespaceId, PartitionId, PartitionIndex, SequenceId, WorkspaceId, WorkspaceKind};
+pub use ids::{
+    GroupId, NamespaceId, NodeId, PartitionId, PartitionIndex, SequenceId, Term, WorkspaceId, WorkspaceKind,
+};
 pub use log::{FrameNumber, Position, SegmentNumber};
 pub use name::{Name, NameError};
 pub use number::OutOfRange;

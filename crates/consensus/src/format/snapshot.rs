@@ -14,6 +14,7 @@ use gapless_types::GroupId;
 use super::control::{Standing, get_origin, put_origin};
 use super::{FORMAT_VERSION, Input, Malformed, seal, unseal};
 use crate::identity::{ClusterId, Identity};
+use crate::message::Received;
 
 const MAGIC: &[u8; 8] = b"GAPLESSS";
 
@@ -62,6 +63,7 @@ impl SnapshotHeader {
 pub(crate) struct BodyChecksum {
     sum: u32,
     bytes: u64,
+    pieces: u64,
 }
 
 /// What stands in front of a piece: its length and its checksum.
@@ -76,10 +78,16 @@ impl BodyChecksum {
         let sum = crc32c::crc32c(piece).to_le_bytes();
         self.sum = crc32c::crc32c_append(self.sum, &sum);
         self.bytes += piece.len() as u64;
+        self.pieces += 1;
         let mut prefix = [0; PIECE_PREFIX_BYTES];
         prefix[..4].copy_from_slice(&length);
         prefix[4..].copy_from_slice(&sum);
         prefix
+    }
+
+    /// What was taken in so far.
+    pub(crate) fn received(self) -> Received {
+        Received { pieces: self.pieces, bytes: self.bytes, sum: self.sum }
     }
 
     /// What stands behind the last piece.

@@ -21,10 +21,10 @@ use openraft::raft::{
 
 use super::{Channel, Link, LinkError, Network, Route};
 use crate::identity::{Identity, NodeId};
-use crate::message::{Request, Response};
+use crate::message::{EntryId, Received, Request, Response, Vote};
 use crate::raft::{self, Address, Group, RaftVoteValue};
 use crate::settings::Patience;
-use crate::storage::spool;
+use crate::storage::outgoing::Outgoing;
 use crate::storage::state_machine::SnapshotData;
 
 /// Makes connections for one node.
@@ -71,7 +71,37 @@ impl Peer {
             Ok(Response::Vote { vote, granted, last }) => {
                 Ok(VoteResponse::new(raft::raft_vote(vote), last.map(raft::raft_log_id), granted))
             }
-            Ok(Response::TransferLeader { .. }) => Err(rpc_error(&LinkError::Broken(self.to))),
+            Ok(_) => Err(rpc_error(&LinkError::Broken(self.to))),
+            Err(error) => Err(rpc_error(&error)),
+        }
+    }
+
+    /// Sends what the other one does not have yet, as often as the link breaks and something arrived. Without progress it is the
+    /// library's turn to wait.
+    async fn send_snapshot(&mut self, vote: Vote, data: SnapshotData) -> Result<Vote, RPCError<Group>> {
+        let snapshot = data.header().standing.last.expect("a snapshot contains an entry");
+        let mut received = self.ask_received(snapshot).await?;
+        loop {
+            let outgoing = Outgoing::behind(received, || data.body()).await;
+            let outgoing = outgoing.map_err(|fault| RPCError::Network(NetworkError::new(&fault)))?;
+            let (behind, stream) = outgoing.stream(data.header());
+            let broken = match self.link.send_snapshot(vote, behind, stream).await {
+                Ok(vote) => return Ok(vote),
+                Err(error) => error,
+            };
+            let now = self.ask_received(snapshot).await?;
+            if now.pieces <= behind.pieces {
+                return Err(rpc_error(&broken));
+            }
+            received = now;
+        }
+    }
+
+    /// How much of a snapshot the other one has.
+    async fn ask_received(&mut self, snapshot: EntryId) -> Result<Received, RPCError<Group>> {
+        match self.link.call(Request::SnapshotReceived { snapshot }, self.patience.snapshot).await {
+            Ok(Response::SnapshotReceived(received)) => Ok(received),
+            Ok(_) => Err(rpc_error(&LinkError::Broken(self.to))),
             Err(error) => Err(rpc_error(&error)),
         }
     }
@@ -157,12 +187,10 @@ impl NetSnapshot<Group> for Peer {
         cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
         _: RPCOption,
     ) -> Result<SnapshotResponse<Group>, StreamingError<Group>> {
-        let data = snapshot.snapshot;
-        let stream = spool::stream_of(data.header(), data.body());
-        let sent = self.link.send_snapshot(raft::vote(&vote), stream);
+        let sent = pin!(self.send_snapshot(raft::vote(&vote), snapshot.snapshot));
         match future::select(sent, pin!(cancel)).await {
             Either::Left((Ok(vote), _)) => Ok(SnapshotResponse::new(raft::raft_vote(vote))),
-            Either::Left((Err(error), _)) => Err(rpc_error(&error).into()),
+            Either::Left((Err(error), _)) => Err(error.into()),
             Either::Right((closed, _)) => Err(closed.into()),
         }
     }

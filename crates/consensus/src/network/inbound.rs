@@ -3,6 +3,7 @@
 //! Invariants
 //! - What is meant for another cluster, group or node is refused: a node at a reused address must not answer for its
 //!   predecessor.
+//! - A node on probation is not asked for its vote: it is refused here, in front of the consensus library.
 //!
 //! Must not know: how messages travel.
 
@@ -19,10 +20,12 @@ use openraft::raft::TransferLeaderRequest;
 
 use super::{Answers, Inbound, LinkError, Route, SnapshotStream};
 use crate::error::InstallError;
-use crate::identity::Identity;
+use crate::identity::{Identity, NodeId, Term};
 use crate::machine::CommittedBody;
-use crate::message::{AppendRequest, Request, Response, Vote};
+use crate::message::{AppendRequest, EntryId, Received, Request, Response, Vote};
+use crate::probation::Probation;
 use crate::raft::{self, Group};
+use crate::storage::log_store::LogStore;
 use crate::storage::spool::Spool;
 use crate::storage::state_machine::{SnapshotData, StateMachine};
 
@@ -33,6 +36,8 @@ pub(crate) struct Reception {
     pub(crate) identity: Identity,
     pub(crate) io: Arc<dyn Io>,
     pub(crate) dir: PathBuf,
+    pub(crate) store: LogStore,
+    pub(crate) probation: Probation,
     /// Where the chance of what is spawned for a peer comes from.
     pub(crate) seed: u64,
     /// One snapshot at a time: there is one file for it.
@@ -55,6 +60,11 @@ impl Reception {
 
     async fn answer(self, request: Request) -> Result<Response, LinkError> {
         match request {
+            Request::Vote(request) | Request::PreVote(request)
+                if !self.probation.may_support(request.last) =>
+            {
+                self.refuse_vote().await
+            }
             Request::Vote(request) => {
                 let voted = self.raft.vote(raft::raft_vote_request(request)).await;
                 voted.map(|voted| raft::vote_response(&voted)).map_err(|error| self.refused(&error))
@@ -63,6 +73,9 @@ impl Reception {
                 let voted = self.raft.pre_vote(raft::raft_vote_request(request)).await;
                 voted.map(|voted| raft::vote_response(&voted)).map_err(|error| self.refused(&error))
             }
+            Request::TransferLeader { .. } if self.probation.suspect().is_some() => {
+                Ok(Response::TransferLeader { accepted: false })
+            }
             Request::TransferLeader { from, to, last } => {
                 let (from, last) = (raft::raft_vote(from), last.map(raft::raft_log_id));
                 let handled =
@@ -70,12 +83,38 @@ impl Reception {
                 let handled = handled.map_err(|error| self.refused(&error))?;
                 Ok(Response::TransferLeader { accepted: handled.is_ok() })
             }
+            Request::SnapshotReceived { snapshot } => {
+                let _one_at_a_time = self.receiving.lock().await;
+                let (io, dir) = (self.io.clone(), self.dir.clone());
+                let received = self.store.read(move |_| Spool::received(&*io, &dir, snapshot)).await;
+                Ok(Response::SnapshotReceived(received))
+            }
+            Request::Condition => Ok(Response::Condition {
+                suspect: self.probation.suspect().is_some(),
+                last: self.last().await?,
+            }),
         }
     }
 
-    async fn install(self, vote: Vote, snapshot: SnapshotStream) -> Result<Vote, InstallError> {
+    async fn last(&self) -> Result<Option<EntryId>, LinkError> {
+        self.store.read(LogStore::last).await.map_err(|error| self.refused(&error))
+    }
+
+    /// Votes for nobody, and says what it has. The vote it has given before stays.
+    async fn refuse_vote(&self) -> Result<Response, LinkError> {
+        let vote = self.store.vote().map_err(|error| self.refused(&error))?;
+        let vote = vote.unwrap_or(Vote { term: Term::default(), node: NodeId::default(), committed: false });
+        Ok(Response::Vote { vote, granted: false, last: self.last().await? })
+    }
+
+    async fn install(
+        self,
+        vote: Vote,
+        behind: Received,
+        snapshot: SnapshotStream,
+    ) -> Result<Vote, InstallError> {
         let _one_at_a_time = self.receiving.lock().await;
-        let spool = Spool::receive(self.io.clone(), &self.dir, snapshot).await?;
+        let spool = Spool::receive(self.io.clone(), &self.dir, behind, snapshot).await?;
         if !spool.header.fits(&self.identity) {
             return Err(InstallError::Foreign);
         }
@@ -105,6 +144,8 @@ impl Inbound for Reception {
             checked?;
             // Members that cannot be come from no leader of ours: the stream ends in front of them.
             let requests = requests.take_while(|request| ready(is_sound(request)));
+            let probation = this.probation.clone();
+            let requests = requests.inspect(move |request| probation.hear(request));
             let requests = requests.map(raft::raft_append_request);
             let raft = this.raft.clone();
             let answers = raft::seeded(this.seed, async move { raft.stream_append(requests).boxed() }).await;
@@ -120,12 +161,13 @@ impl Inbound for Reception {
         &self,
         route: &Route,
         vote: Vote,
+        behind: Received,
         snapshot: SnapshotStream,
     ) -> BoxFuture<'static, Result<Vote, InstallError>> {
         let (checked, this) = (self.check(route), self.clone());
         Box::pin(async move {
             checked.map_err(|_| InstallError::Foreign)?;
-            this.install(vote, snapshot).await
+            this.install(vote, behind, snapshot).await
         })
     }
 }

@@ -9,12 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
 
 use super::{Answers, Inbound, Link, LinkError, Network, Route, SnapshotStream};
+use crate::error::InstallError;
 use crate::identity::NodeId;
-use crate::message::{AppendRequest, Request, Response, Vote};
+use crate::machine::MachineFault;
+use crate::message::{AppendRequest, Received, Request, Response, Vote};
 
 /// Connects the nodes of one process. Clones are the same switchboard.
 #[derive(Clone)]
@@ -28,6 +31,9 @@ struct Board {
     lost_percent: u8,
     chance: fastrand::Rng,
     messages: u64,
+    /// So many parts of a snapshot get through before the link breaks.
+    snapshot_parts: Option<u64>,
+    snapshot_bytes: u64,
 }
 
 impl Switchboard {
@@ -40,6 +46,8 @@ impl Switchboard {
             lost_percent: 0,
             chance: fastrand::Rng::with_seed(seed),
             messages: 0,
+            snapshot_parts: None,
+            snapshot_bytes: 0,
         })))
     }
 
@@ -81,6 +89,16 @@ impl Switchboard {
         self.board().lost_percent = percent;
     }
 
+    /// Breaks the link of every snapshot after so many of its parts.
+    pub fn break_snapshots_after(&self, parts: Option<u64>) {
+        self.board().snapshot_parts = parts;
+    }
+
+    /// How many bytes of snapshots were sent.
+    pub fn snapshot_bytes(&self) -> u64 {
+        self.board().snapshot_bytes
+    }
+
     /// How many messages were sent.
     pub fn messages(&self) -> u64 {
         self.board().messages
@@ -114,6 +132,18 @@ impl Switchboard {
         }
         // Cut on the way.
         if self.board().cut.contains(&(from, to)) { Err(LinkError::Broken(to)) } else { Ok(()) }
+    }
+
+    /// Brings one part of a snapshot there.
+    async fn bring(&self, route: &Route, number: usize, part: &Bytes) -> Result<(), LinkError> {
+        {
+            let mut board = self.board();
+            if board.snapshot_parts.is_some_and(|limit| number as u64 >= limit) {
+                return Err(LinkError::Broken(route.to));
+            }
+            board.snapshot_bytes += part.len() as u64;
+        }
+        self.travel(route.from, route.to).await
     }
 
     fn inbound(&self, node: NodeId) -> Result<Arc<dyn Inbound>, LinkError> {
@@ -202,22 +232,24 @@ impl Link for Wire {
     fn send_snapshot(
         &mut self,
         vote: Vote,
+        behind: Received,
         snapshot: SnapshotStream,
     ) -> BoxFuture<'_, Result<Vote, LinkError>> {
         Box::pin(async move {
             let inbound = self.forth().await?;
             let (board, route) = (self.board.clone(), self.route.clone());
-            let arriving = snapshot.then(move |part| {
+            let arriving = snapshot.enumerate().then(move |(number, part)| {
                 let (board, route) = (board.clone(), route.clone());
                 async move {
-                    board.travel(route.from, route.to).await.map_err(crate::MachineFault::new)?;
-                    part
+                    let part = part?;
+                    let brought = board.bring(&route, number, &part).await;
+                    brought.map(|()| part).map_err(MachineFault::new)
                 }
             });
-            let installed = inbound.install_snapshot(&self.route, vote, arriving.boxed()).await;
-            let refused = |error: crate::InstallError| LinkError::Refused {
-                node: self.route.to,
-                reason: error.to_string().into(),
+            let installed = inbound.install_snapshot(&self.route, vote, behind, arriving.boxed()).await;
+            let refused = |error: InstallError| match error {
+                InstallError::Sender(_) => LinkError::Broken(self.route.to),
+                error => LinkError::Refused { node: self.route.to, reason: error.to_string().into() },
             };
             let vote = installed.map_err(refused)?;
             self.back().await?;

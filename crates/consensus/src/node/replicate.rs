@@ -172,7 +172,7 @@ impl Replicator for Node {
         end: LogIndex,
         max_bytes: u64,
     ) -> BoxFuture<'_, Result<Vec<Committed>, EntriesError>> {
-        Box::pin(std::future::ready(self.read_entries(from, end, max_bytes)))
+        Box::pin(self.read_entries(from, end, max_bytes))
     }
 
     fn progress(&self) -> watch::Receiver<Progress> {
@@ -187,6 +187,7 @@ impl Replicator for Node {
             dispatched: counters.dispatched.load(Relaxed),
             snapshots_built: counters.snapshots_built.load(Relaxed),
             snapshots_installed: counters.snapshots_installed.load(Relaxed),
+            suspect: self.0.reception.probation.suspect(),
             log: self.0.store.log.statistics(),
         }
     }
@@ -197,7 +198,7 @@ impl Replicator for Node {
             // It never fails; what the core ended with is in its metrics.
             let _ = self.0.raft.shutdown().await;
             self.0.state_machine.close();
-            self.0.watcher.abort();
+            self.end_tasks();
             let closed = self.0.store.log.clone().close();
             closed.map_err(|error| Stopped { reason: error.to_string().into() })
         })
@@ -266,7 +267,8 @@ impl Node {
         }
     }
 
-    /// Waits until the log was cut behind `upto`, or for as long as a follower may need what is there.
+    /// Waits until the log was cut behind `upto`, but not for long: the library keeps what is on its way to a follower, and cuts it
+    /// later. The caller is told where the log begins, not that it begins where it wished.
     async fn purged(&self, upto: LogIndex) -> Result<(), SnapshotError> {
         let mut metrics = self.0.raft.metrics();
         let cut = async {
@@ -285,22 +287,21 @@ impl Node {
         tokio::time::timeout(self.0.settings.transfer_patience(), cut).await.unwrap_or(Ok(()))
     }
 
-    fn read_entries(
+    async fn read_entries(
         &self,
         from: LogIndex,
         end: LogIndex,
         max_bytes: u64,
     ) -> Result<Vec<Committed>, EntriesError> {
         let dispatched = now(&self.0.watermarks).dispatched;
-        let log = &self.0.store.log;
-        let first = log_index(log.first());
+        let first = log_index(self.0.store.log.first());
         if from < first {
             return Err(EntriesError::Purged { first });
         }
         let Some(limit) = dispatched.filter(|&dispatched| from <= dispatched).and_then(LogIndex::next) else {
             return Err(EntriesError::NotYet(from));
         };
-        let records = log.read_range(position(from), position(end.min(limit)), max_bytes)?;
+        let records = self.0.store.records(position(from), position(end.min(limit)), max_bytes).await?;
         let decoded = records.iter().map(|record| {
             let index = log_index(record.position);
             let Entry { id, body } =

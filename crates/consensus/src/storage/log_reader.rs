@@ -4,6 +4,7 @@
 //! - WM-1: what is read for the machine is on stable storage here. A quorum may have an entry before this node does; it is
 //!   dispatched when this node has it, too, or derived state could get ahead of the log.
 //! - What is read at once is limited in bytes, however many entries were asked for.
+//! - No thread that runs tasks waits for the disk.
 //!
 //! Must not know: what entries mean.
 
@@ -50,16 +51,16 @@ impl LogReader {
     }
 
     /// Some entries from `from` on, at least one if there is one below `end`.
-    fn some(&self, from: Position, end: Position) -> io::Result<Vec<RaftEntry>> {
-        let records = self.store.log.read_range(from, end, MAX_BATCH_BYTES).map_err(io::Error::other)?;
+    async fn some(&self, from: Position, end: Position) -> io::Result<Vec<RaftEntry>> {
+        let records = self.store.records(from, end, MAX_BATCH_BYTES).await.map_err(io::Error::other)?;
         records.iter().map(decode).collect()
     }
 
     /// All entries from `from` on and below `end`.
-    fn all(&self, mut from: Position, end: Position) -> io::Result<Vec<RaftEntry>> {
+    async fn all(&self, mut from: Position, end: Position) -> io::Result<Vec<RaftEntry>> {
         let mut entries: Vec<RaftEntry> = Vec::new();
         while from < end {
-            let found = self.some(from, end)?;
+            let found = self.some(from, end).await?;
             let Some(last) = found.last() else { break };
             from = Position::new(last.log_id.index + 1);
             entries.extend(found);
@@ -71,12 +72,12 @@ impl LogReader {
     async fn durable_behind(&self, position: Position) -> io::Result<Position> {
         let mut settled = self.store.settlements.subscribe();
         loop {
-            let seen = *settled.borrow_and_update();
+            let failed = settled.borrow_and_update().failure.is_some();
             let durable = self.store.log.durable();
             if durable > position {
                 return Ok(durable);
             }
-            if seen.failed {
+            if failed {
                 return Err(io::Error::other("the log failed before the entry was durable"));
             }
             settled.changed().await.map_err(io::Error::other)?;
@@ -96,7 +97,7 @@ impl Reading {
     async fn next(&mut self) -> io::Result<Option<RaftEntry>> {
         if self.read.is_empty() && self.next < self.end {
             let durable = self.reader.durable_behind(self.next).await?;
-            self.read = self.reader.some(self.next, self.end.min(durable))?.into();
+            self.read = self.reader.some(self.next, self.end.min(durable)).await?.into();
         }
         let entry = self.read.pop_front();
         if let Some(entry) = &entry {
@@ -112,12 +113,12 @@ impl RaftLogReader<Group> for LogReader {
         RB: RangeBounds<u64> + Clone + Debug + Send,
     {
         let (from, end) = self.present(&range);
-        self.all(from, end)
+        self.all(from, end).await
     }
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<RaftEntry>> {
         let (from, end) = self.present(&(start..end));
-        self.some(from, end)
+        self.some(from, end).await
     }
 
     async fn entries_stream<RB>(&mut self, range: RB) -> impl Stream<Item = io::Result<RaftEntry>> + Send

@@ -6,7 +6,8 @@
 //! Invariants
 //! - ACK-1: the library is told that entries are durable by the log's writer, when they are, and never earlier.
 //! - `append` returns before the sync; whatever queues up meanwhile shares the next one. Nothing here adds a second sync.
-//! - A failed write or sync ends the log, and with it the node. Nothing is tried again.
+//! - A failed write or sync ends the log, and with it the node. Nothing is tried again. That holds for truncating and purging, too,
+//!   though the library does not wait for them: it would go on with a log that is not as it believes.
 //!
 //! Must not know: what entries mean, who the members are.
 
@@ -14,13 +15,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_log::{AppendError, Drive, Log, Settled, Ticket};
+use gapless_log::{AppendError, Drive, Log, ReadError, Record, Settled, Ticket};
 use gapless_types::limits::{MAX_FRAME_BYTES, MAX_RECORDS_PER_BATCH};
 use gapless_types::{LogIndex, Position};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
+use super::blocking::blocking;
 use super::log_reader::LogReader;
 use crate::format::{entry, state};
 use crate::message::{Entry, EntryId, Vote};
@@ -44,11 +46,11 @@ pub(crate) fn log_index(position: Position) -> LogIndex {
     LogIndex::new(position.get())
 }
 
-/// How often something was settled, and whether anything failed. Whoever waits looks at the log when it changes.
-#[derive(Clone, Copy, Debug, Default)]
+/// How often something was settled, and what failed first. Whoever waits looks at the log when it changes.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settlements {
     pub(crate) count: u64,
-    pub(crate) failed: bool,
+    pub(crate) failure: Option<Arc<str>>,
 }
 
 /// The log of a node. Clones are handles to the same.
@@ -56,6 +58,7 @@ pub(crate) struct Settlements {
 pub(crate) struct LogStore {
     pub(crate) log: Log,
     pub(crate) settlements: Arc<watch::Sender<Settlements>>,
+    pub(crate) drive: Drive,
     pump: Option<Arc<Pump>>,
     /// How long a full disk is waited for before the node gives up, so that others can lead.
     full_disk_patience: Duration,
@@ -78,7 +81,7 @@ impl LogStore {
     pub(crate) fn new(log: Log, drive: Drive, full_disk_patience: Duration) -> Self {
         let pump = (drive == Drive::Caller).then(|| Arc::new(Pump::start(log.clone())));
         let settlements = Arc::new(watch::Sender::new(Settlements::default()));
-        Self { log, settlements, pump, full_disk_patience }
+        Self { log, settlements, drive, pump, full_disk_patience }
     }
 
     /// The vote that was saved last.
@@ -106,6 +109,25 @@ impl LogStore {
     pub(crate) fn entry_id(&self, index: LogIndex) -> io::Result<EntryId> {
         let record = self.log.read(position(index)).map_err(io::Error::other)?;
         entry::decode(index, &record.payload).map(|entry| entry.id).map_err(|_| unreadable("an entry"))
+    }
+
+    /// Reads something that may have to be waited for.
+    pub(crate) async fn read<T: Send + 'static>(&self, what: impl FnOnce(&Self) -> T + Send + 'static) -> T {
+        let this = self.clone();
+        blocking(self.drive, move || what(&this)).await
+    }
+
+    /// Records from `from` on and below `end`, as the log reads them: at once if memory holds them.
+    pub(crate) async fn records(
+        &self,
+        from: Position,
+        end: Position,
+        max_bytes: u64,
+    ) -> Result<Vec<Record>, ReadError> {
+        match self.log.read_from_memory(from, end, max_bytes) {
+            Some(records) => Ok(records),
+            None => self.read(move |store| store.log.read_range(from, end, max_bytes)).await,
+        }
     }
 
     /// Finishes a purge that a crash interrupted between its mark and its release.
@@ -137,6 +159,16 @@ impl LogStore {
         ticket.await.map_err(io::Error::other)
     }
 
+    /// Notes, durably, that the end which the log once lost has been passed.
+    pub(crate) async fn settle_suspect(&self) -> io::Result<()> {
+        self.settled(self.log.settle_suspect().map_err(io::Error::other)?).await
+    }
+
+    /// The first entry that may have been lost with the end of the log, as long as nobody settled it.
+    pub(crate) fn suspect(&self) -> Option<LogIndex> {
+        self.log.suspect().map(|suspect| log_index(suspect.first_position))
+    }
+
     /// Appends a batch. While the queue or the disk is full it waits: the library takes an error for the end.
     async fn append_waiting(&self, first: Position, payloads: &[Vec<u8>]) -> io::Result<Ticket> {
         let mut waited = Duration::ZERO;
@@ -164,7 +196,7 @@ impl LogStore {
         let at = position(first);
         let untouched = self.log.first() == self.log.next() && self.log.state(state::PURGED).is_none();
         if untouched && at > self.log.next() {
-            drop(self.log.release_to(at).map_err(io::Error::other)?);
+            self.note(self.log.release_to(at).map_err(io::Error::other)?);
         }
         Ok(at)
     }
@@ -176,7 +208,7 @@ impl RaftLogStorage<Group> for LogStore {
     async fn get_log_state(&mut self) -> io::Result<LogState<Group>> {
         Ok(LogState {
             last_purged_log_id: self.purged()?.map(raft::raft_log_id),
-            last_log_id: self.last()?.map(raft::raft_log_id),
+            last_log_id: self.read(Self::last).await?.map(raft::raft_log_id),
         })
     }
 
@@ -281,7 +313,10 @@ impl Pump {
 
 fn count(settlements: &watch::Sender<Settlements>, result: &Settled) {
     settlements.send_modify(|seen| {
-        *seen = Settlements { count: seen.count + 1, failed: seen.failed || result.is_err() };
+        seen.count += 1;
+        if let (Err(error), None) = (result, &seen.failure) {
+            seen.failure = Some(error.to_string().into());
+        }
     });
 }
 
@@ -290,67 +325,6 @@ fn unreadable(what: &'static str) -> io::Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use bytes::Bytes;
-    use futures_util::{FutureExt, StreamExt};
-    use gapless_log::Options;
-    use gapless_log::io::memory::MemoryIo;
-    use openraft::RaftLogReader;
-
-    use super::*;
-    use crate::identity::Term;
-    use crate::machine::CommittedBody;
-
-    fn open(drive: Drive) -> LogStore {
-        let options = Options { drive, first_position: Position::new(0), ..Options::replicated() };
-        let (log, _) = Log::open(Arc::new(MemoryIo::new()), Path::new("log"), options).unwrap();
-        LogStore::new(log, drive, Duration::ZERO)
-    }
-
-    fn entry(index: u64, bytes: usize) -> Entry {
-        let id = EntryId { term: Term::new(1), index: LogIndex::new(index) };
-        Entry { id, body: CommittedBody::Entry(Bytes::from(vec![7; bytes])) }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_appended_can_be_sent_at_once_and_dispatched_only_when_it_is_durable() {
-        let mut store = open(Drive::Caller);
-        let entries: Vec<RaftEntry> = (0..3).map(|index| raft::raft_entry(entry(index, 10))).collect();
-        // Nothing is written before this task rests: the log has no threads.
-        store.append(entries.clone(), IOFlushed::noop()).await.unwrap();
-        let mut reader = store.get_log_reader().await;
-        assert_eq!(reader.limited_get_log_entries(0, 3).await.unwrap(), entries);
-        let mut dispatched = Box::pin(reader.entries_stream(0..3).await);
-        assert!(
-            dispatched.next().now_or_never().is_none(),
-            "WM-1: nothing is dispatched before it is durable"
-        );
-        store.log.flush().unwrap();
-        let dispatched: Vec<_> = dispatched.map(Result::unwrap).collect().await;
-        assert_eq!(dispatched, entries);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_log_that_failed_dispatches_nothing_more_and_says_so() {
-        let mut store = open(Drive::Caller);
-        store.append([raft::raft_entry(entry(0, 10))], IOFlushed::noop()).await.unwrap();
-        let mut reader = store.get_log_reader().await;
-        let mut dispatched = Box::pin(reader.entries_stream(0..1).await);
-        assert!(dispatched.next().now_or_never().is_none());
-        store.log.abandon();
-        assert!(dispatched.next().await.unwrap().is_err());
-    }
-
-    #[test]
-    fn entries_go_into_batches_that_fit_a_frame() {
-        let mut batches = Batches::default();
-        for index in 0..10 {
-            batches.add(&entry(index, 5 << 20));
-        }
-        assert_eq!(batches.first, Some(LogIndex::new(0)));
-        let sizes: Vec<usize> = batches.batches.iter().map(Vec::len).collect();
-        assert_eq!(sizes, [2, 2, 2, 2, 2]);
-    }
-}
+mod failing;
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "the first thing that does not hold ends the test")]
 
 mod cluster;
+mod failing;
 mod harness;
 mod ledger;
 mod members;
@@ -10,3 +11,4 @@ mod opening;
 mod power;
 mod single;
 mod snapshots;
+mod suspect;

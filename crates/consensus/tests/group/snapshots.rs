@@ -1,6 +1,6 @@
 //! Snapshots: published before the log is cut, and installed where the log no longer reaches.
 
-use gapless_consensus::{EntriesError, Replicator, SnapshotError, Start};
+use gapless_consensus::{EntriesError, NodeId, Replicator, SnapshotError, Start};
 use gapless_log::io::memory::MemoryIo;
 use gapless_types::LogIndex;
 use std::sync::Arc;
@@ -56,15 +56,21 @@ async fn a_snapshot_of_nothing_is_refused_and_one_of_the_same_is_the_same() {
     assert_eq!(node.statistics().snapshots_built, 1);
 }
 
+/// Three nodes with an entry, one of which, not the leader, is down; and who leads, and who that is.
+async fn one_away(seed: u64) -> (Cluster, NodeId, NodeId) {
+    let mut cluster = Cluster::found(3, seed).await;
+    cluster.write(entry(0)).await;
+    cluster.agree().await;
+    let leader = cluster.leader().await;
+    let follower = cluster.running().find(|&node| node != leader).unwrap();
+    cluster.kill(follower).await;
+    (cluster, leader, follower)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_follower_that_was_away_too_long_catches_up_by_a_snapshot() {
     for seed in 31..36 {
-        let mut cluster = Cluster::found(3, seed).await;
-        cluster.write(entry(0)).await;
-        cluster.agree().await;
-        let leader = cluster.leader().await;
-        let follower = cluster.running().find(|&node| node != leader).unwrap();
-        cluster.kill(follower).await;
+        let (mut cluster, leader, follower) = one_away(seed).await;
         for number in 1..300 {
             cluster.write(entry(number)).await;
         }
@@ -113,4 +119,28 @@ async fn a_new_member_begins_with_a_snapshot_that_was_made_before_a_restart() {
     assert_eq!(cluster.ledger(id(4)).proposals(), (0..=50).map(entry).collect::<Vec<_>>());
     assert_eq!(cluster.node(id(4)).statistics().snapshots_installed, 1);
     assert_eq!(cluster.node(id(4)).members(), leader.members());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_arrives_over_a_link_that_breaks_again_and_again_and_is_sent_once() {
+    for (seed, parts) in [(41, 40), (42, 7), (43, 2)] {
+        let (mut cluster, _, follower) = one_away(seed).await;
+        let large = |number: u8| bytes::Bytes::from(vec![number; 1000]);
+        for number in 1..100 {
+            cluster.write(large(number)).await;
+        }
+        for node in cluster.running().collect::<Vec<_>>() {
+            cluster.node(node).purge_to(LogIndex::MAX).await.unwrap();
+        }
+        cluster.board.break_snapshots_after(Some(parts));
+        cluster.start(follower).await;
+        cluster.agree().await;
+        assert_eq!(cluster.ledger(follower).proposals().len(), 100);
+        assert_eq!(cluster.node(follower).statistics().snapshots_installed, 1);
+        let (sent, size) = (cluster.board.snapshot_bytes(), 99 * 1000);
+        assert!(
+            (size..2 * size).contains(&sent),
+            "{sent} bytes for a snapshot of {size}, {parts} parts at a time"
+        );
+    }
 }

@@ -1,0 +1,34 @@
+//! The fuzz targets of `fuzz/` for the engine, on a stable compiler and in bounded time.
+//!
+//! The inputs follow from one number, which is printed. Another one is tried with
+//! `GAPLESS_FUZZ_SEED=7 cargo test -p gapless-engine --test fuzz_corpus`. An input that fails is printed; once the fault
+//! behind it is repaired, it becomes a file `fuzz/corpus/TARGET/seed-NAME`.
+
+#![expect(clippy::unwrap_used, reason = "the first thing that does not hold ends the test")]
+#![expect(clippy::print_stdout, reason = "seeds and failing inputs are printed")]
+
+#[path = "../../../fuzz/harness/engine.rs"]
+pub mod engine;
+#[path = "../../../fuzz/harness/exercise.rs"]
+mod exercise;
+
+use exercise::exercise;
+
+#[test]
+fn entries() {
+    exercise("entry", engine::entry, 20_000);
+}
+
+#[test]
+fn catalogs() {
+    exercise("catalog", engine::catalog, 20_000);
+}
+
+#[test]
+fn the_seeds_of_catalogs_are_catalogs() {
+    for name in ["nothing", "garbage", "namespaces"] {
+        let path = format!("{}/../../fuzz/corpus/catalog/seed-{name}", env!("CARGO_MANIFEST_DIR"));
+        let seed = std::fs::read(path).unwrap();
+        assert_eq!(gapless_engine::fuzzing::catalog_again(&seed), Some(seed), "{name}");
+    }
+}
