@@ -194,13 +194,17 @@ impl Engine {
             partition_options: config.partitions.clone(),
             catalog_file,
             generation: stored.generation,
-            durable: Durable { catalog: Arc::new(stored.catalog), covered: stored.covered },
+            durable: Durable {
+                catalog: Arc::new(stored.catalog),
+                covered: stored.covered,
+                time: stored.time,
+            },
             recall: Recall::new(config.recall),
             admission,
             reopen_delay: config.reopen_delay,
             queue_limits: config.queue,
         }));
-        reset_partitions(&node, stored.covered).await;
+        reset_partitions(&node).await;
         start_workers(&node);
         let consensus = match open_consensus(&config, &node).await {
             Ok(consensus) => consensus,

@@ -132,9 +132,9 @@ pub(crate) async fn keep_catalog(node: &Arc<Node>) {
         let lowest = core.watermarks.lowest_needed();
         let covered = lowest.previous().max(node.durable.borrow().covered);
         // Everything that is dispatched is in the catalog, so it is never behind what is covered.
-        Durable { catalog, covered }
+        Durable { catalog, covered, time: core.time }
     };
-    if *node.durable.borrow() == stored {
+    if !stored.says_more_than(&node.durable.borrow()) {
         return;
     }
     let generation = node.generation.load(Ordering::Acquire);
@@ -146,8 +146,8 @@ pub(crate) async fn write_catalog(node: &Arc<Node>, durable: Durable, generation
     let job = {
         let (node, durable) = (node.clone(), durable.clone());
         move || {
-            let Durable { catalog, covered } = durable;
-            node.catalog_file.write(&StoredCatalog { catalog: (*catalog).clone(), covered, generation })
+            let Durable { catalog, covered, time } = durable;
+            node.catalog_file.write(&StoredCatalog { catalog: (*catalog).clone(), covered, time, generation })
         }
     };
     match node.workers.run(job).await {

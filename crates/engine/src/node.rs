@@ -87,6 +87,15 @@ pub(crate) struct Durable {
     pub(crate) catalog: Arc<Catalog>,
     /// Everything up to here is in checkpoints.
     pub(crate) covered: Option<LogIndex>,
+    /// At least the log time of every entry up to there.
+    pub(crate) time: LogTime,
+}
+
+impl Durable {
+    /// Whether the file has to be written for this: time alone matters only for what is covered.
+    pub(crate) fn says_more_than(&self, on_disk: &Self) -> bool {
+        (&self.catalog, self.covered) != (&on_disk.catalog, on_disk.covered)
+    }
 }
 
 /// What is known of the log, as far as it was dispatched.
@@ -95,7 +104,7 @@ pub(crate) struct Core {
     pub(crate) dispatch: Dispatch,
     pub(crate) watermarks: Watermarks,
     pub(crate) proposer: Proposer,
-    /// Log time of the last entry.
+    /// Log time: that of the last entry, also of one that was cut off the log or came with a snapshot.
     pub(crate) time: LogTime,
     pub(crate) machine_version: MachineVersion,
     pub(crate) members: Members,
@@ -110,12 +119,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(watermarks: Watermarks) -> Self {
+    pub(crate) fn new(durable: &Durable) -> Self {
         Self {
             dispatch: Dispatch::default(),
-            watermarks,
+            watermarks: Watermarks::starting_at(durable.covered),
             proposer: Proposer::default(),
-            time: LogTime::ZERO,
+            time: durable.time,
             machine_version: MachineVersion::FIRST,
             members: Members::default(),
             leader_clock: None,
@@ -125,10 +134,11 @@ impl Core {
         }
     }
 
-    /// All partitions are taken in anew, with everything up to here.
-    pub(crate) fn reset(&mut self, covered: Option<LogIndex>) {
+    /// All partitions are taken in anew, with everything that is covered.
+    pub(crate) fn reset(&mut self, durable: &Durable) {
         self.dispatch = Dispatch::default();
-        self.watermarks = Watermarks::starting_at(covered);
+        self.watermarks = Watermarks::starting_at(durable.covered);
+        self.time = self.time.max(durable.time);
         self.forget_flights();
     }
 
@@ -182,7 +192,7 @@ pub(crate) struct Parts {
 
 impl Node {
     pub(crate) fn new(parts: Parts) -> Self {
-        let core = Core::new(Watermarks::starting_at(parts.durable.covered));
+        let core = Core::new(&parts.durable);
         // The process may have ended before all of it was removed.
         let earlier = parts.generation.checked_sub(1).map(|generation| Earlier {
             generation,

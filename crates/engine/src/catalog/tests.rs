@@ -6,6 +6,7 @@ use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
 
 use super::*;
+use crate::log_time::LogTime;
 
 fn definition(name: &str, partitions: u16) -> Definition {
     Definition::new(Name::new(name).unwrap(), NonZeroU16::new(partitions).unwrap())
@@ -84,7 +85,8 @@ fn the_file_holds_what_was_written_and_every_flipped_bit_is_found() {
     catalog.command(CatalogCommand::Freeze(partitions[1]));
     catalog.command(CatalogCommand::Drop(NamespaceId::new(17)));
     catalog.set_at(LogIndex::new(7));
-    let stored = StoredCatalog { catalog, covered: Some(LogIndex::new(5)), generation: 3 };
+    let time = LogTime::from_millis(11).unwrap();
+    let stored = StoredCatalog { catalog, covered: Some(LogIndex::new(5)), time, generation: 3 };
     file.write(&stored).unwrap();
     assert_eq!(file.read().unwrap(), stored);
     let bytes = encode_catalog(&stored);
