@@ -78,7 +78,8 @@ pub(crate) fn take(
             (slot.id, marked)
         })
         .collect();
-    let stored = StoredCatalog { catalog: (*catalog).clone(), covered: Some(at), time, generation: 0 };
+    let (catalog, cluster) = ((*catalog).clone(), Some(node.cluster));
+    let stored = StoredCatalog { catalog, covered: Some(at), time, cluster, generation: 0 };
     Box::pin(async move {
         let _taking = taking.map_err(|_| MachineFault::new("another snapshot is being installed"))?;
         // Right after opening all of it is in checkpoints already, and a partition that cannot be opened keeps nobody (ISO-1).
@@ -227,10 +228,17 @@ pub(crate) fn install(
 }
 
 /// Writes all partition logs of a snapshot into the directory of a new generation.
-async fn receive(node: &Arc<Node>, reader: &mut Reader, generation: u64) -> Result<StoredCatalog, MachineFault> {
+async fn receive(
+    node: &Arc<Node>,
+    reader: &mut Reader,
+    generation: u64,
+) -> Result<StoredCatalog, MachineFault> {
     let length = reader.take(4).await?.get_u32_le() as usize;
     let bytes = reader.take(length).await?;
     let stored = decode_catalog(&bytes).map_err(MachineFault::new)?;
+    if stored.cluster != Some(node.cluster) {
+        return Err(MachineFault::new("the snapshot is of another cluster"));
+    }
     let dir = node.catalog_file.partitions_dir(generation);
     clear(node, &stored.catalog, generation).await?;
     while let Some(mut header) = reader.take_or_end(14).await? {

@@ -3,7 +3,8 @@
 //! ```text
 //!  0  8  magic "GAPLCAT2"              20  8  everything up to this entry is in checkpoints; 2^64 - 1 for nothing
 //!  8  4  CRC-32C of all behind it      28  8  log time: not earlier than that of any entry up to there
-//! 12  8  directory of the partitions   36 ..  catalog: next namespace (4), entry (8), namespaces, garbage
+//! 12  8  directory of the partitions   36 16  id of the cluster; 0 for none
+//!                                      52 ..  catalog: next namespace (4), entry (8), namespaces, garbage
 //! ```
 //!
 //! Invariants
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Buf, TryGetError};
+use gapless_consensus::ClusterId;
 use gapless_log::io::{Io, OpenMode, read_exact_at, write_all_at};
 use gapless_partition::Schema;
 use gapless_types::{LogIndex, NamespaceId, PartitionIndex};
@@ -61,6 +63,8 @@ pub(crate) struct Stored {
     pub(crate) covered: Option<LogIndex>,
     /// Log time: at least that of every entry up to there.
     pub(crate) time: LogTime,
+    /// The cluster that the node belongs to; none before it was chosen.
+    pub(crate) cluster: Option<ClusterId>,
     /// Number of the directory that the partitions are in.
     pub(crate) generation: u64,
 }
@@ -125,6 +129,7 @@ pub(crate) fn encode(stored: &Stored) -> Vec<u8> {
     content.extend_from_slice(&stored.generation.to_le_bytes());
     content.extend_from_slice(&index(stored.covered));
     content.extend_from_slice(&stored.time.as_millis().to_le_bytes());
+    content.extend_from_slice(&stored.cluster.map_or([0; 16], ClusterId::to_bytes));
     let catalog = &stored.catalog;
     content.extend_from_slice(&catalog.next.to_le_bytes());
     content.extend_from_slice(&index(catalog.at));
@@ -177,7 +182,10 @@ impl From<TryGetError> for Malformed {
 fn decode_content(mut content: &[u8]) -> Result<Stored, Malformed> {
     let generation = content.try_get_u64_le()?;
     let covered = index_of(content.try_get_u64_le()?);
-    let time = LogTime::from_millis(content.try_get_u64_le()?).ok_or(Malformed("its log time is too late"))?;
+    let time =
+        LogTime::from_millis(content.try_get_u64_le()?).ok_or(Malformed("its log time is too late"))?;
+    let cluster = Some(content.try_get_u128()?).filter(|id| *id != 0);
+    let cluster = cluster.map(|id| ClusterId::from_bytes(id.to_be_bytes()));
     let next = content.try_get_u32_le()?;
     let mut catalog = Catalog { next, at: index_of(content.try_get_u64_le()?), ..Catalog::default() };
     for _ in 0..content.try_get_u32_le()? {
@@ -200,7 +208,7 @@ fn decode_content(mut content: &[u8]) -> Result<Stored, Malformed> {
     if content.has_remaining() {
         return Err(Malformed("it goes on behind its end"));
     }
-    Ok(Stored { catalog, covered, time, generation })
+    Ok(Stored { catalog, covered, time, cluster, generation })
 }
 
 fn index_of(stored: u64) -> Option<LogIndex> {

@@ -5,7 +5,11 @@
     reason = "a test that fails says where, and with which seed"
 )]
 
+mod domains;
+mod following;
 mod harness;
+mod identity;
+mod time;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -125,12 +129,7 @@ async fn a_node_that_was_away_too_long_gets_a_snapshot() {
     for number in 10..300 {
         cluster.write(number, &sale(number % 4)).await;
     }
-    let engine = cluster.engine(leader);
-    eventually("the log was cut", || {
-        let progress = *engine.replicator().progress().borrow();
-        progress.first_kept.is_some_and(|first| first.get() > 100)
-    })
-    .await;
+    cluster.cut_beyond(leader, 100).await;
     cluster.start(away).await;
     cluster.agree().await;
     assert_eq!(cluster.engine(away).replicator().statistics().snapshots_installed, 1);
