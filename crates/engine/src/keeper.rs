@@ -89,11 +89,13 @@ impl Chores {
             remove_earlier(&node).await;
             collect_garbage(&node).await;
             if let Some(first_kept) = cut {
-                if let Err(error) = node.replicator().purge_to(first_kept).await {
-                    node.alarm(format!("the replicated log cannot be cut: {error}"));
+                let first = node.first_kept();
+                match node.replicator().purge_to(first_kept).await {
+                    // It is shorter now. If it is not, somebody looks again when it is time: not at once, for ever.
+                    Ok(kept) if kept > first => node.keeper.notify_one(),
+                    Ok(_) => {}
+                    Err(error) => node.alarm(format!("the replicated log cannot be cut: {error}")),
                 }
-                // It is shorter now.
-                node.keeper.notify_one();
             }
         }));
     }

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use gapless_consensus::network::Network;
 use gapless_consensus::network::switchboard::Switchboard;
 use gapless_consensus::{ClusterId, Members, NodeId, Start};
 use gapless_engine::log_time::Clock;
@@ -75,8 +74,6 @@ pub(crate) struct Cluster {
     hub: Hub,
     began: tokio::time::Instant,
     seed: u64,
-    /// How nodes reach each other: the board, or something around it.
-    network: Arc<dyn Network>,
 }
 
 impl Cluster {
@@ -94,22 +91,8 @@ impl Cluster {
         keep_entries: u64,
         max_retained_bytes: u64,
     ) -> Self {
-        let around = |board: Switchboard| Arc::new(board) as Arc<dyn Network>;
-        Self::found_around(count, seed, keep_entries, max_retained_bytes, around).await
-    }
-
-    /// Founds a cluster whose nodes reach each other through what is made around the board.
-    pub(crate) async fn found_around(
-        count: u64,
-        seed: u64,
-        keep_entries: u64,
-        max_retained_bytes: u64,
-        around: impl FnOnce(Switchboard) -> Arc<dyn Network>,
-    ) -> Self {
-        let board = Switchboard::new(seed);
         let mut cluster = Self {
-            network: around(board.clone()),
-            board,
+            board: Switchboard::new(seed),
             seats: BTreeMap::new(),
             keep_entries,
             max_retained_bytes,
@@ -152,8 +135,8 @@ impl Cluster {
 
     pub(crate) fn config(&self, node: NodeId) -> Config {
         let seat = &self.seats[&node];
-        let network = self.network.clone();
-        let mut config = Config::new(format!("node-{node}"), node, seat.start.clone(), network);
+        let board = Arc::new(self.board.clone());
+        let mut config = Config::new(format!("node-{node}"), node, seat.start.clone(), board);
         config.io = Arc::new(seat.io.clone()) as Arc<dyn Io>;
         let board = self.board.clone();
         config.attach = Some(Arc::new(move |inbound| board.attach(node, inbound)));

@@ -11,7 +11,6 @@ mod harness;
 mod identity;
 mod storm;
 mod time;
-mod trace;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
