@@ -42,7 +42,7 @@ impl Cutting {
     /// In front of which entry the log is to be cut now, if it is. Writes are refused, or admitted again. While an earlier cut is
     /// under way, what it will take off still counts.
     pub(crate) fn plan(&self, node: &Node, under_way: bool) -> Option<LogIndex> {
-        let alone = node.core().members.addresses.len() <= 1;
+        let alone = node.replicator().members().addresses.len() <= 1;
         let log = self.retained(node, alone);
         let cut = {
             // Whoever registers a domain finds the log as it will be after this cut.

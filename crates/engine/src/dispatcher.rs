@@ -184,7 +184,6 @@ impl Machine for Dispatcher {
             CommittedBody::Blank => Delivered::new(),
             CommittedBody::Members(members) => {
                 let voters = members.all_voters().into_iter().collect();
-                core.members = members;
                 if let Some(others) = &mut core.others {
                     others.set_voters(voters, node.catalog().partitions());
                 }

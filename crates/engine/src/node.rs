@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use gapless_consensus::{ClusterId, Members, NodeId, Replicator};
+use gapless_consensus::{ClusterId, NodeId, Replicator};
 use gapless_log::io::Io;
 use gapless_types::{GroupId, LogIndex, NamespaceId, PartitionId};
 use tokio::runtime::Handle;
@@ -113,7 +113,6 @@ pub(crate) struct Core {
     /// Log time: that of the last entry, also of one that was cut off the log or came with a snapshot.
     pub(crate) time: LogTime,
     pub(crate) machine_version: MachineVersion,
-    pub(crate) members: Members,
     /// The clock of a leader.
     pub(crate) leader_clock: Option<LeaderClock>,
     /// What a leader knows of the other voters; none if there are none.
@@ -132,7 +131,6 @@ impl Core {
             proposer: Proposer::default(),
             time: durable.time,
             machine_version: MachineVersion::FIRST,
-            members: Members::default(),
             leader_clock: None,
             others: None,
             awaited: BTreeMap::new(),

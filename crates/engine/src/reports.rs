@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use gapless_consensus::{Leader, NodeId};
+use gapless_consensus::{Leader, Members, NodeId};
 use gapless_types::{LogIndex, PartitionId};
 
 use crate::acknowledgements::{Acknowledgements, Quorum, Rule};
@@ -141,8 +141,8 @@ impl Others {
 
 impl Core {
     /// What a leader among several voters keeps of the others; nothing for one that is alone.
-    pub(crate) fn begin_to_lead(&mut self, me: NodeId) {
-        let voters: Vec<NodeId> = self.members.all_voters().into_iter().collect();
+    pub(crate) fn begin_to_lead(&mut self, me: NodeId, members: &Members) {
+        let voters: Vec<NodeId> = members.all_voters().into_iter().collect();
         self.others = (voters.len() > 1).then(|| Others::new(me, voters));
     }
 }

@@ -187,8 +187,25 @@ async fn a_leader_whose_clock_is_wrong_gives_up_and_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn the_cut_waits_for_a_voter_that_is_behind() {
+    cut_with_a_voter_behind(false).await;
+}
+
+/// Who the voters are is in an entry that nobody dispatches again.
+#[tokio::test(start_paused = true)]
+async fn the_cut_waits_for_a_voter_that_is_behind_a_leader_that_was_restarted() {
+    cut_with_a_voter_behind(true).await;
+}
+
+async fn cut_with_a_voter_behind(restarted: bool) {
     let mut cluster = Cluster::found_keeping(3, 7, 5).await;
     cluster.define(1).await;
+    if restarted {
+        for number in 1000..1020 {
+            cluster.write(number, &sale(0)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        cluster.restart_all_with_clocks(Duration::ZERO).await;
+    }
     let leader = cluster.leader().await;
     let behind = cluster.running().into_iter().find(|node| *node != leader).unwrap();
     cluster.board.isolate(behind);

@@ -56,9 +56,10 @@ async fn stall(disk: &Disk, engine: &Engine, acknowledged: &mut Acknowledged) {
     }
 }
 
-/// Tries to write to workspace 1 until that is refused as it should be.
-async fn refused_as(engine: &Engine, number: u64, what: &str, is: impl Fn(&AdmissionError) -> bool) {
-    for _ in 0..3000 {
+/// Tries to write to workspace 1 until that is refused as it should be. Each time with another key: one that was admitted before is in
+/// flight, and would be waited for.
+async fn refused_as(engine: &Engine, first: u64, what: &str, is: impl Fn(&AdmissionError) -> bool) {
+    for number in first..first + 3000 {
         match try_write(engine, number, &sale(1), Duration::from_millis(10)).await {
             Err(WriteError::Admission(error)) if is(&error) => return,
             _ => tokio::time::sleep(Duration::from_millis(5)).await,
@@ -89,10 +90,10 @@ async fn a_partition_that_stalls_is_throttled_by_age_then_frozen_and_free_again_
     stall(&disk, &engine, &mut acknowledged).await;
     let one = partition(&engine, 1);
     clock.advance(Duration::from_secs(6));
-    refused_as(&engine, 1000, "by age", is_limited(Limit::Age, Scope::Partition(one))).await;
+    refused_as(&engine, 20_000, "by age", is_limited(Limit::Age, Scope::Partition(one))).await;
     all_others_write(&engine, &mut acknowledged, 10_000..10_030).await;
     clock.advance(Duration::from_secs(60));
-    refused_as(&engine, 1001, "frozen", |error| *error == AdmissionError::Frozen { partition: one }).await;
+    refused_as(&engine, 30_000, "frozen", |error| *error == AdmissionError::Frozen { partition: one }).await;
     all_others_write(&engine, &mut acknowledged, 10_030..10_060).await;
     disk.heal(&directory(1));
     acknowledged.insist(&engine, 1000, 1).await;
@@ -112,7 +113,7 @@ async fn a_partition_that_stalls_is_throttled_by_lag_and_free_again_when_it_is_w
     stall(&disk, &engine, &mut acknowledged).await;
     let one = partition(&engine, 1);
     all_others_write(&engine, &mut acknowledged, 10_000..10_100).await;
-    refused_as(&engine, 1000, "by lag", is_limited(Limit::Lag, Scope::Partition(one))).await;
+    refused_as(&engine, 20_000, "by lag", is_limited(Limit::Lag, Scope::Partition(one))).await;
     all_others_write(&engine, &mut acknowledged, 10_100..10_130).await;
     disk.heal(&directory(1));
     acknowledged.insist(&engine, 1000, 1).await;
@@ -131,7 +132,7 @@ async fn a_node_whose_replicated_log_stalls_is_throttled_as_a_whole() {
     let gone = acknowledged.write_within(&engine, 2, 1, Duration::from_millis(50)).await;
     assert_eq!(gone, Err(WriteError::DeadlineExceeded));
     eventually("it waits for its disk", || disk.stalled() > 0).await;
-    let looked = refused_as(&engine, 3, "by age", is_limited(Limit::Age, Scope::Node));
+    let looked = refused_as(&engine, 20_000, "by age", is_limited(Limit::Age, Scope::Node));
     // How old it is, is known from the first report on that found it.
     let moving = async {
         loop {
