@@ -1,7 +1,7 @@
 //! Who may come in: the last place where a write is refused. After the commit nothing is.
 //!
 //! Counted per partition and for the node: operations and bytes that are admitted and not answered yet, the age of the oldest entry
-//! that is not applied, the lag behind the log, and a signal of whoever runs the node. A refusal names where, which limit, its current
+//! that is not applied, the lag behind the log, how long the log is, and a signal of whoever runs the node. A refusal names where, which limit, its current
 //! value and when to come back.
 //!
 //! ```text
@@ -29,7 +29,7 @@ use std::time::Duration;
 use gapless_types::{IdempotencyKey, PartitionId};
 use thiserror::Error;
 
-pub use self::gate::{Admission, Permit};
+pub use self::gate::{Admission, LogLength, Permit};
 use crate::limits::MAX_COMMAND_BYTES;
 
 /// What may be admitted and not answered yet.
@@ -145,6 +145,8 @@ pub enum Limit {
     Age,
     /// Entries behind the log.
     Lag,
+    /// Bytes of the replicated log, which a node that is alone cannot cut: something in it is in no checkpoint yet.
+    LogBytes,
     /// A signal with this name.
     Signal(&'static str),
 }

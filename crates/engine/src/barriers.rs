@@ -2,14 +2,16 @@
 //!
 //! Must not know: what was applied.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gapless_types::{LogIndex, PartitionId, PartitionOffset};
+use gapless_types::{ClientId, LogIndex, PartitionId, PartitionOffset};
 
 use crate::engine::Engine;
-use crate::error::{BarrierError, Blocked};
-use crate::limits::MAX_BARRIERS;
+use crate::error::{BarrierError, Blocked, ReadError};
+use crate::limits::{MAX_BARRIERS, MAX_CLIENT_BARRIERS};
+use crate::reads::wait_for_offset;
 
 /// What a partition has to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,37 +24,72 @@ pub enum Target {
 
 /// Counts who waits.
 #[derive(Debug, Default)]
-pub(crate) struct Barriers(AtomicUsize);
+pub(crate) struct Barriers(Mutex<Counts>);
 
-struct Waiting<'a>(&'a Barriers);
+#[derive(Debug, Default)]
+struct Counts {
+    all: usize,
+    by_client: HashMap<ClientId, usize>,
+}
+
+struct Waiting<'a>(&'a Barriers, &'a ClientId);
 
 impl Barriers {
-    fn enter(&self) -> Result<Waiting<'_>, BarrierError> {
-        let waiting = Waiting(self);
-        match self.0.fetch_add(1, Ordering::Relaxed) < MAX_BARRIERS {
-            true => Ok(waiting),
-            false => Err(BarrierError::TooMany { limit: MAX_BARRIERS }),
+    fn enter<'a>(&'a self, client: &'a ClientId) -> Result<Waiting<'a>, BarrierError> {
+        let mut counts = self.lock();
+        let of_client = counts.by_client.get(client).copied().unwrap_or(0);
+        if of_client >= MAX_CLIENT_BARRIERS {
+            return Err(BarrierError::TooManyOfClient { limit: MAX_CLIENT_BARRIERS });
         }
+        if counts.all >= MAX_BARRIERS {
+            return Err(BarrierError::TooMany { limit: MAX_BARRIERS });
+        }
+        counts.all += 1;
+        counts.by_client.insert(client.clone(), of_client + 1);
+        Ok(Waiting(self, client))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        // A panic while this lock is held leaves nothing half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+        let Self(barriers, client) = self;
+        let mut counts = barriers.lock();
+        counts.all -= 1;
+        match counts.by_client.get_mut(*client) {
+            Some(of_client) if *of_client > 1 => *of_client -= 1,
+            _ => {
+                counts.by_client.remove(*client);
+            }
+        }
     }
 }
 
 impl Engine {
-    /// Waits until all of these partitions have reached their targets on this node.
+    /// Waits for a client until all of these partitions have reached their targets on this node.
     ///
     /// # Errors
-    /// If one does not exist, too many wait already, or some were not reached in time: those are named.
-    pub async fn wait(
+    /// If one does not exist, too many wait already, of this client or of all, or some were not reached in time: those are named.
+    pub async fn wait_barrier(
+        &self,
+        client: &ClientId,
+        targets: &[(PartitionId, Target)],
+        patience: Duration,
+    ) -> Result<(), BarrierError> {
+        let _waiting = self.barriers().enter(client)?;
+        self.reach_all(targets, patience).await
+    }
+
+    /// The same for the engine itself, which does not count as anybody's.
+    pub(crate) async fn reach_all(
         &self,
         targets: &[(PartitionId, Target)],
         patience: Duration,
     ) -> Result<(), BarrierError> {
-        let _waiting = self.barriers().enter()?;
         let all = async {
             for (partition, target) in targets {
                 self.reach(*partition, *target).await?;
@@ -66,16 +103,18 @@ impl Engine {
     }
 
     async fn reach(&self, partition: PartitionId, target: Target) -> Result<(), BarrierError> {
-        let slot = self.node().slot(partition).ok_or(BarrierError::Unknown(partition))?;
-        let gone = |_| BarrierError::Unknown(partition);
-        match target {
-            Target::Index(index) => {
-                let through = self.applied_through(&slot, index).await;
-                through.map(|_| ()).map_err(|_| BarrierError::Unknown(partition))
-            }
-            Target::Offset(offset) => {
-                let mut applied = slot.applied.subscribe();
-                applied.wait_for(|applied| applied.offset >= Some(offset)).await.map(|_| ()).map_err(gone)
+        let mut slot = self.node().slot(partition).ok_or(BarrierError::Unknown(partition))?;
+        loop {
+            let reached = match target {
+                Target::Index(index) => self.applied_through(&slot, index).await.map(|_| ()),
+                Target::Offset(offset) => wait_for_offset(&slot, offset).await,
+            };
+            match reached {
+                Ok(()) => return Ok(()),
+                Err(ReadError::Closing) => {
+                    slot = self.moved(&slot).await.ok_or(BarrierError::Unknown(partition))?;
+                }
+                Err(_) => return Err(BarrierError::Unknown(partition)),
             }
         }
     }
@@ -95,5 +134,39 @@ impl Engine {
             through: through(*partition),
         };
         targets.iter().filter(is_blocked).map(shown).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_at_its_limit_keeps_out_itself_alone() {
+        let barriers = Barriers::default();
+        let (busy, other) = (ClientId::new("busy").unwrap(), ClientId::new("other").unwrap());
+        let mut waiting: Vec<_> =
+            (0..MAX_CLIENT_BARRIERS).map(|_| barriers.enter(&busy).ok().unwrap()).collect();
+        let refused = barriers.enter(&busy).err();
+        assert_eq!(refused, Some(BarrierError::TooManyOfClient { limit: MAX_CLIENT_BARRIERS }));
+        drop(barriers.enter(&other).ok().unwrap());
+        waiting.pop();
+        waiting.push(barriers.enter(&busy).ok().unwrap());
+        drop(waiting);
+        assert!(barriers.lock().by_client.is_empty() && barriers.lock().all == 0);
+    }
+
+    #[test]
+    fn all_clients_together_have_a_limit() {
+        let barriers = Barriers::default();
+        let clients: Vec<_> =
+            (0..11).map(|number| ClientId::new(&format!("client {number}")).unwrap()).collect();
+        let mut waiting = Vec::new();
+        for client in &clients[..10] {
+            waiting.extend((0..MAX_CLIENT_BARRIERS).map(|_| barriers.enter(client).ok().unwrap()));
+        }
+        assert_eq!(barriers.enter(&clients[10]).err(), Some(BarrierError::TooMany { limit: MAX_BARRIERS }));
+        waiting.pop();
+        assert!(barriers.enter(&clients[10]).is_ok());
     }
 }

@@ -19,6 +19,7 @@ use gapless_types::{LogIndex, PartitionId, PartitionOffset};
 
 use crate::catalog::{CatalogCommand, Change};
 use crate::entry::{Entry, EntryRecord, MachineVersion, PartitionCommand};
+use crate::log_time::LogTime;
 use crate::node::{Core, Node};
 use crate::offsets::{Fate, Resume, Verdict};
 use crate::slot::{PartitionState, Slot, Work};
@@ -178,12 +179,11 @@ impl Machine for Dispatcher {
         let index = entry.index;
         node.announce(index);
         let mut core = node.core();
-        let mut time = core.time;
+        let mut time = LogTime::ZERO;
         let delivered = match entry.body {
             CommittedBody::Blank => Delivered::new(),
             CommittedBody::Members(members) => {
                 let voters = members.all_voters().into_iter().collect();
-                core.members = members;
                 if let Some(others) = &mut core.others {
                     others.set_voters(voters, node.catalog().partitions());
                 }
@@ -191,6 +191,7 @@ impl Machine for Dispatcher {
             }
             CommittedBody::Entry(bytes) => match Entry::decode(&bytes) {
                 Ok(entry) => {
+                    // Its own, whatever this node knows of later ones: a partition that reads it from the log gets the same (NUM-3).
                     time = entry.time;
                     self.dispatch_entry(&mut core, index, entry)
                 }
@@ -213,7 +214,6 @@ impl Machine for Dispatcher {
                 others.dispatched(partition, Reach { offset, index });
             }
         }
-        let time = time.max(core.time);
         drop(core);
         let now = node.clock.monotonic();
         for (partition, commands) in delivered {
@@ -242,9 +242,10 @@ impl Machine for Dispatcher {
     }
 }
 
-/// Takes in all partitions that the catalog names, where they stand on disk, and starts their workers. Everything up to `covered` is
-/// in them.
-pub(crate) async fn reset_partitions(node: &Arc<Node>, covered: Option<LogIndex>) {
+/// Takes in all partitions that the catalog names, where they stand on disk. What the catalog on disk calls covered is in them.
+pub(crate) async fn reset_partitions(node: &Arc<Node>) {
+    let durable = node.durable.borrow().clone();
+    let covered = durable.covered;
     let catalog = node.catalog();
     let partitions: Vec<PartitionId> = catalog.partitions().collect();
     // Every partition begins with the definition that made it. If that is covered, it has to be there.
@@ -266,7 +267,7 @@ pub(crate) async fn reset_partitions(node: &Arc<Node>, covered: Option<LogIndex>
     let mut slots = BTreeMap::new();
     {
         let mut core = node.core();
-        core.reset(covered);
+        core.reset(&durable);
         for (slot, begun) in begun {
             match begun {
                 Ok(at) => {

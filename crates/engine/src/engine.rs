@@ -12,24 +12,24 @@ use gapless_consensus::{
 };
 use gapless_log::io::Io;
 use gapless_log::io::real::RealIo;
-use gapless_types::{GroupId, PartitionId};
-use tokio::runtime::Handle;
+use gapless_types::{GroupId, LogIndex, PartitionId};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::admission::{Admission, AdmissionLimits};
+use crate::admission::AdmissionLimits;
 use crate::barriers::Barriers;
-use crate::catalog::CatalogFile;
+use crate::cutting::Cutting;
 use crate::dispatcher::{Dispatcher, close_partitions, reset_partitions, start_workers};
 use crate::error::OpenError;
+use crate::founding;
 use crate::keeper::{self, Housekeeping};
 use crate::log_time::{Clock, MachineClock};
 use crate::masters::Masters;
-use crate::node::{Durable, Node, Parts};
+use crate::node::Node;
 use crate::proposing::{self, Request};
-use crate::recall::{Recall, RecallLimits};
+use crate::recall::RecallLimits;
 use crate::reports::{self, NoPeers, Peers, Report};
-use crate::retention::Retention;
+use crate::retention::{Domain, Retention};
 use crate::slot::{PartitionState, QueueLimits};
 use crate::watermarks::Marks;
 use crate::workers::Workers;
@@ -49,8 +49,15 @@ pub struct Config {
     pub io: Arc<dyn Io>,
     /// The clocks.
     pub clock: Arc<dyn Clock>,
-    /// Who the node is.
-    pub identity: Identity,
+    /// Which node it is.
+    pub node: NodeId,
+    /// The group of nodes that share its log.
+    pub group: GroupId,
+    /// The cluster that it belongs to. Chosen when the cluster is founded, and kept in the directory: a directory of another one is
+    /// not opened. Who joins has to be told it. Without it, a node that founds a cluster of its own chooses one by chance, and those
+    /// who found one together take one that follows from their ids and addresses; whoever founds another one at the same
+    /// addresses should tell them apart.
+    pub cluster: Option<ClusterId>,
     /// What a node without a past does.
     pub start: Start,
     /// How other nodes are reached.
@@ -81,6 +88,8 @@ pub struct Config {
     pub reopen_delay: Duration,
     /// What may wait for one partition before it is detached.
     pub queue: QueueLimits,
+    /// Domains that consume the replicated log, each with the first entry that it still needs: held from the first moment on.
+    pub domains: Vec<(Domain, LogIndex)>,
 }
 
 impl Config {
@@ -98,12 +107,13 @@ impl Config {
 
     /// A node of a cluster.
     pub fn new(dir: impl Into<PathBuf>, node: NodeId, start: Start, network: Arc<dyn Network>) -> Self {
-        let identity = Identity { cluster: ClusterId::from_bytes([0; 16]), group: GroupId::new(0), node };
         Self {
             dir: dir.into(),
             io: Arc::new(RealIo),
             clock: Arc::new(MachineClock::default()),
-            identity,
+            node,
+            group: GroupId::new(0),
+            cluster: None,
             start,
             network,
             attach: None,
@@ -119,7 +129,16 @@ impl Config {
             on_threads: true,
             reopen_delay: Duration::from_secs(1),
             queue: QueueLimits::default(),
+            domains: Vec::new(),
         }
+    }
+
+    pub(crate) fn workers(&self) -> Result<Workers, OpenError> {
+        if !self.on_threads {
+            return Ok(Workers::InPlace);
+        }
+        let failed = |source| OpenError::Io { action: "start threads for", path: self.dir.clone(), source };
+        Workers::on_threads().map_err(failed)
     }
 }
 
@@ -128,7 +147,8 @@ impl std::fmt::Debug for Config {
         formatter
             .debug_struct("Config")
             .field("dir", &self.dir)
-            .field("identity", &self.identity)
+            .field("node", &self.node)
+            .field("cluster", &self.cluster)
             .finish_non_exhaustive()
     }
 }
@@ -142,6 +162,7 @@ struct Inner {
     node: Arc<Node>,
     requests: mpsc::Sender<Request>,
     barriers: Barriers,
+    retention: Arc<Retention>,
     consensus: gapless_consensus::Node,
     masters: Masters,
     tasks: std::sync::Mutex<Vec<JoinHandle<()>>>,
@@ -170,44 +191,15 @@ impl Engine {
     /// # Errors
     /// If the catalog or the replicated log cannot be opened, or the configuration contradicts itself.
     pub async fn open(config: Config) -> Result<Self, OpenError> {
-        let runtime = Handle::current();
-        let workers = match config.on_threads {
-            true => Workers::on_threads().map_err(|source| OpenError::Io {
-                action: "start threads for",
-                path: config.dir.clone(),
-                source,
-            })?,
-            false => Workers::InPlace,
-        };
         config.io.create_dir(&config.dir).map_err(|source| OpenError::Io {
             action: "create",
             path: config.dir.clone(),
             source,
         })?;
-        let catalog_file = CatalogFile::new(config.io.clone(), &config.dir);
-        let stored = {
-            let file = catalog_file.clone();
-            workers.run(move || file.read()).await?
-        };
-        let admission = Admission::new(config.admission, config.clock.clone(), None)
-            .map_err(|error| OpenError::Configuration(error.to_string()))?;
-        let node = Arc::new(Node::new(Parts {
-            id: config.identity.node,
-            group: config.identity.group,
-            io: config.io.clone(),
-            clock: config.clock.clone(),
-            workers,
-            runtime: runtime.clone(),
-            partition_options: config.partitions.clone(),
-            catalog_file,
-            generation: stored.generation,
-            durable: Durable { catalog: Arc::new(stored.catalog), covered: stored.covered },
-            recall: Recall::new(config.recall),
-            admission,
-            reopen_delay: config.reopen_delay,
-            queue_limits: config.queue,
-        }));
-        reset_partitions(&node, stored.covered).await;
+        let workers = config.workers()?;
+        let (stored, cluster) = founding::read_or_found(&config, &workers).await?;
+        let node = Arc::new(Node::new(&config, workers, stored, cluster)?);
+        reset_partitions(&node).await;
         start_workers(&node);
         let consensus = match open_consensus(&config, &node).await {
             Ok(consensus) => consensus,
@@ -219,21 +211,22 @@ impl Engine {
         node.set_replicator(Arc::new(consensus.clone()));
         let retention =
             Arc::new(Retention::new(node.first_kept(), Some(config.housekeeping.max_retained_bytes)));
+        let cutting = Cutting {
+            retention: retention.clone(),
+            housekeeping: config.housekeeping,
+            segment_bytes: config.log.segment_bytes,
+        };
         let (requests, receiver) = mpsc::channel(QUEUED_REQUESTS);
         let tasks = vec![
-            runtime.spawn(proposing::run(node.clone(), receiver)),
-            runtime.spawn(keeper::run(
-                node.clone(),
-                retention,
-                config.housekeeping,
-                config.log.segment_bytes,
-            )),
-            runtime.spawn(reports::run(node.clone(), config.peers.clone(), config.report_interval)),
+            node.runtime.spawn(proposing::run(node.clone(), receiver)),
+            node.runtime.spawn(keeper::run(node.clone(), cutting, config.report_interval)),
+            node.runtime.spawn(reports::run(node.clone(), config.peers.clone(), config.report_interval)),
         ];
         Ok(Self(Arc::new(Inner {
             node,
             requests,
             barriers: Barriers::default(),
+            retention,
             consensus,
             masters: config.masters,
             tasks: std::sync::Mutex::new(tasks),
@@ -267,6 +260,11 @@ impl Engine {
             slot.abandon();
         }
         close_partitions(node).await;
+    }
+
+    /// The cluster that this node belongs to.
+    pub fn cluster(&self) -> ClusterId {
+        self.0.node.cluster
     }
 
     /// Consensus, for membership and leadership.
@@ -349,11 +347,15 @@ impl Engine {
     pub(crate) fn barriers(&self) -> &Barriers {
         &self.0.barriers
     }
+
+    pub(crate) fn retention(&self) -> &Retention {
+        &self.0.retention
+    }
 }
 
 async fn open_consensus(config: &Config, node: &Arc<Node>) -> Result<gapless_consensus::Node, OpenError> {
-    let mut consensus =
-        ConsensusConfig::new(config.identity, config.dir.join("consensus"), config.start.clone());
+    let identity = Identity { cluster: node.cluster, group: node.group, node: node.id };
+    let mut consensus = ConsensusConfig::new(identity, config.dir.join("consensus"), config.start.clone());
     consensus.log = config.log.clone();
     consensus.settings = config.consensus;
     let dispatcher = Arc::new(Dispatcher(node.clone()));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gapless_consensus::Leader;
+use gapless_consensus::{ClusterId, Leader};
 use gapless_partition::{Fault, ProofError};
 use gapless_types::{LogIndex, PartitionId};
 use thiserror::Error;
@@ -176,6 +176,14 @@ pub enum OpenError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The directory is that of a node of another cluster.
+    #[error("the directory belongs to cluster {stored}, not to {given}")]
+    AnotherCluster {
+        /// What the directory says.
+        stored: ClusterId,
+        /// What was asked for.
+        given: ClusterId,
+    },
     /// The configuration contradicts itself.
     #[error("configuration: {0}")]
     Configuration(String),
@@ -191,6 +199,12 @@ pub enum BarrierError {
     #[error("{limit} barriers are waited for already")]
     TooMany {
         /// How many may be.
+        limit: usize,
+    },
+    /// This client waits at too many already; others may not.
+    #[error("the client waits at {limit} barriers already")]
+    TooManyOfClient {
+        /// How many it may.
         limit: usize,
     },
     /// Not all of them were reached in time; these were not.

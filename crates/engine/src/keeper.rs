@@ -17,10 +17,9 @@ use std::time::Duration;
 use gapless_types::{LogIndex, PartitionId};
 use tokio::task::JoinHandle;
 
-use crate::admission::Backlog;
 use crate::catalog::StoredCatalog;
+use crate::cutting::Cutting;
 use crate::node::{Durable, Node, partition_name};
-use crate::retention::{Needs, Peers, RetainedLog, Retention};
 
 /// How often, and how much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +28,8 @@ pub struct Housekeeping {
     pub checkpoint_interval: Duration,
     /// Entries of the replicated log that are kept for followers that are a little behind.
     pub keep_entries: u64,
-    /// Longest replicated log, in bytes; a single node refuses writes beyond it.
+    /// Longest replicated log, in bytes, about: it is cut in whole segments. Beyond it a cluster leaves behind who is slow, and a
+    /// single node refuses writes.
     pub max_retained_bytes: u64,
 }
 
@@ -44,28 +44,30 @@ impl Default for Housekeeping {
 }
 
 /// Keeps house until the node closes.
-pub(crate) async fn run(
-    node: Arc<Node>,
-    retention: Arc<Retention>,
-    housekeeping: Housekeeping,
-    segment_bytes: u32,
-) {
+pub(crate) async fn run(node: Arc<Node>, cutting: Cutting, interval: Duration) {
     let mut closing = node.closing.subscribe();
     let mut chores = Chores(None);
-    let mut ticks = tokio::time::interval(housekeeping.checkpoint_interval);
+    let mut ticks = tokio::time::interval(cutting.housekeeping.checkpoint_interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut looks = tokio::time::interval(interval);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             biased;
             _ = closing.wait_for(|closing| *closing) => return,
             () = node.keeper.notified() => {}
-            _ = ticks.tick() => {
+            _ = ticks.tick() => request_checkpoints(&node),
+            _ = looks.tick() => {
+                // A log that is too long waits for nobody's turn.
+                if !cutting.is_too_long(&node) && !node.admission.is_log_too_long() {
+                    continue;
+                }
                 request_checkpoints(&node);
-                report_backlogs(&node);
             }
         }
         keep_catalog(&node).await;
-        chores.begin(&node, &retention, housekeeping, segment_bytes);
+        let cut = cutting.plan(&node, chores.are_busy());
+        chores.begin(&node, cut);
     }
 }
 
@@ -73,22 +75,28 @@ pub(crate) async fn run(
 struct Chores(Option<JoinHandle<()>>);
 
 impl Chores {
-    fn begin(
-        &mut self,
-        node: &Arc<Node>,
-        retention: &Arc<Retention>,
-        housekeeping: Housekeeping,
-        segment_bytes: u32,
-    ) {
-        if self.0.as_ref().is_some_and(|round| !round.is_finished()) {
+    fn are_busy(&self) -> bool {
+        self.0.as_ref().is_some_and(|round| !round.is_finished())
+    }
+
+    fn begin(&mut self, node: &Arc<Node>, cut: Option<LogIndex>) {
+        if self.are_busy() {
             return;
         }
-        let (node, retention) = (node.clone(), retention.clone());
+        let node = node.clone();
         let runtime = node.runtime.clone();
         self.0 = Some(runtime.spawn(async move {
             remove_earlier(&node).await;
             collect_garbage(&node).await;
-            cut(&node, &retention, &housekeeping, segment_bytes).await;
+            if let Some(first_kept) = cut {
+                let first = node.first_kept();
+                match node.replicator().purge_to(first_kept).await {
+                    // It is shorter now. If it is not, somebody looks again when it is time: not at once, for ever.
+                    Ok(kept) if kept > first => node.keeper.notify_one(),
+                    Ok(_) => {}
+                    Err(error) => node.alarm(format!("the replicated log cannot be cut: {error}")),
+                }
+            }
         }));
     }
 }
@@ -113,16 +121,6 @@ fn request_checkpoints(node: &Node) {
     }
 }
 
-fn report_backlogs(node: &Node) {
-    let dispatched = node.dispatched.borrow().map_or(0, LogIndex::get);
-    for slot in node.all_slots() {
-        let backlog = slot.backlog();
-        let through = node.core().watermarks.applied_through(slot.id).map_or(0, LogIndex::get);
-        let lag = dispatched.saturating_sub(through);
-        node.admission.report(slot.id, Backlog { oldest: backlog.waiting_since, lag });
-    }
-}
-
 /// Writes the catalog if it or what is covered has changed.
 pub(crate) async fn keep_catalog(node: &Arc<Node>) {
     let _turn = node.catalog_turn.lock().await;
@@ -132,9 +130,9 @@ pub(crate) async fn keep_catalog(node: &Arc<Node>) {
         let lowest = core.watermarks.lowest_needed();
         let covered = lowest.previous().max(node.durable.borrow().covered);
         // Everything that is dispatched is in the catalog, so it is never behind what is covered.
-        Durable { catalog, covered }
+        Durable { catalog, covered, time: core.time }
     };
-    if *node.durable.borrow() == stored {
+    if !stored.says_more_than(&node.durable.borrow()) {
         return;
     }
     let generation = node.generation.load(Ordering::Acquire);
@@ -146,8 +144,9 @@ pub(crate) async fn write_catalog(node: &Arc<Node>, durable: Durable, generation
     let job = {
         let (node, durable) = (node.clone(), durable.clone());
         move || {
-            let Durable { catalog, covered } = durable;
-            node.catalog_file.write(&StoredCatalog { catalog: (*catalog).clone(), covered, generation })
+            let Durable { catalog, covered, time } = durable;
+            let (catalog, cluster) = ((*catalog).clone(), Some(node.cluster));
+            node.catalog_file.write(&StoredCatalog { catalog, covered, time, cluster, generation })
         }
     };
     match node.workers.run(job).await {
@@ -204,58 +203,5 @@ async fn collect_garbage(node: &Arc<Node>) {
             }
             Err(error) => node.alarm(format!("a dropped namespace cannot be removed: {error}")),
         }
-    }
-}
-
-/// What is there of the replicated log.
-struct Replicated {
-    end: LogIndex,
-    first: LogIndex,
-    bytes: u64,
-}
-
-impl RetainedLog for Replicated {
-    fn end(&self) -> LogIndex {
-        self.end
-    }
-
-    fn bytes_from(&self, index: LogIndex) -> u64 {
-        // Entries are taken to be of equal length: good enough to decide whether the log is far too long.
-        let all = self.end.get().saturating_sub(self.first.get()).max(1);
-        let kept = self.end.get().saturating_sub(index.get());
-        let bytes = u128::from(self.bytes) * u128::from(kept) / u128::from(all);
-        u64::try_from(bytes).unwrap_or(u64::MAX)
-    }
-}
-
-async fn cut(node: &Arc<Node>, retention: &Retention, housekeeping: &Housekeeping, segment_bytes: u32) {
-    let Some(covered) = node.durable.borrow().covered else { return };
-    let progress = *node.replicator().progress().borrow();
-    let first = progress.first_kept.unwrap_or(LogIndex::FIRST);
-    let end = LogIndex::new(covered.get().saturating_add(1).saturating_sub(housekeeping.keep_entries));
-    // Cutting costs a snapshot, so it is done in large pieces.
-    if end.get() < first.get().saturating_add(housekeeping.keep_entries.max(1)) {
-        return;
-    }
-    let statistics = node.replicator().statistics();
-    let needs = {
-        let core = node.core();
-        Needs {
-            partitions: core.watermarks.all_needed_from().collect(),
-            domains: Vec::new(),
-            replicas: core.others.as_ref().map(|others| others.missing()).unwrap_or_default(),
-            acknowledgements: core.others.as_ref().map(|others| others.min_required()),
-        }
-    };
-    let alone = node.core().members.addresses.len() <= 1;
-    let log = Replicated { end, first, bytes: statistics.log.segments * u64::from(segment_bytes) };
-    let cut = retention.cut(&needs, &log, if alone { Peers::None } else { Peers::Some });
-    for (holder, index) in &cut.dropped_out {
-        node.alarm(format!("the replicated log is cut although {holder} needs entry {index}"));
-    }
-    if cut.first_kept > first
-        && let Err(error) = node.replicator().purge_to(cut.first_kept).await
-    {
-        node.alarm(format!("the replicated log cannot be cut: {error}"));
     }
 }

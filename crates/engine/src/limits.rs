@@ -25,6 +25,9 @@ pub const MAX_REMEMBERED_ENTRIES: usize = 1024;
 /// Most pins on a replicated log at one time.
 pub const MAX_PINS: usize = 1024;
 
+/// Most domains of projections that hold a replicated log.
+pub const MAX_DOMAINS: usize = 1 << 20;
+
 /// Most batches that a proposer has in flight.
 pub const MAX_BATCHES_IN_FLIGHT: usize = 64;
 
@@ -41,6 +44,10 @@ pub const MAX_ALARMS: usize = 1000;
 pub const MAX_ALARM_BYTES: usize = 1024;
 /// Most calls that wait at barriers at one time.
 pub const MAX_BARRIERS: usize = 10_000;
+/// Most of them by one client: a tenth, so that no client keeps all others out.
+pub const MAX_CLIENT_BARRIERS: usize = MAX_BARRIERS / 10;
+/// Samples of how far the log has grown that are kept until it is dispatched that far.
+pub const MAX_PACE_SAMPLES: usize = 64;
 
 const _: () = assert!(MAX_COMMAND_BYTES < MAX_ENTRY_BYTES / 4 * 3, "a command fits an entry");
 const _: () = assert!(MAX_ENTRY_BYTES < MAX_RECORD_BYTES as usize, "an entry fits a record of the log");

@@ -20,7 +20,7 @@ use crate::NodeId;
 use crate::limits::MAX_CLOCK_READING_AGE;
 
 /// Time in the log: milliseconds since 1970 by the leader's clock. Never goes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogTime(u64);
 
 impl LogTime {

@@ -29,7 +29,7 @@ impl Engine {
         let namespace = catalog.by_id(id).ok_or(CatalogError::Uncertain)?;
         let targets: Vec<_> =
             namespace.partitions().map(|partition| (partition, Target::Index(index))).collect();
-        self.wait(&targets, PATIENCE).await.map_err(|_| CatalogError::DeadlineExceeded)?;
+        self.reach_all(&targets, PATIENCE).await.map_err(|_| CatalogError::DeadlineExceeded)?;
         Ok(id)
     }
 

@@ -1,8 +1,8 @@
 //! What the tasks of a node share: the slots of its partitions, and what is known of the log.
 //!
-//! Locks are taken in this order and held for moments: core, slots, queues. No lock is held while somebody is waited for.
+//! Locks are taken in this order and held for moments: domains, core, slots, queues. No lock is held while somebody is waited for.
 //!
-//! Must not know: the interface of the engine.
+//! Must not know: what the engine offers to whoever uses it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use gapless_consensus::{Members, NodeId, Replicator};
+use gapless_consensus::{ClusterId, NodeId, Replicator};
 use gapless_log::io::Io;
 use gapless_types::{GroupId, LogIndex, NamespaceId, PartitionId};
 use tokio::runtime::Handle;
@@ -19,8 +19,11 @@ use tokio::sync::{Notify, SetOnce, watch};
 
 use crate::acks::Acks;
 use crate::admission::Admission;
-use crate::catalog::{Catalog, CatalogFile};
+use crate::catalog::{Catalog, CatalogFile, StoredCatalog};
+use crate::domains::Domains;
+use crate::engine::Config;
 use crate::entry::MachineVersion;
+use crate::error::OpenError;
 use crate::limits::MAX_REMEMBERED_FATES;
 use crate::log_time::{Clock, LeaderClock, LogTime};
 use crate::offsets::{BatchId, Dispatch, Fate, Proposer};
@@ -33,6 +36,7 @@ use crate::workers::Workers;
 /// What the tasks of a node share.
 pub(crate) struct Node {
     pub(crate) id: NodeId,
+    pub(crate) cluster: ClusterId,
     pub(crate) group: GroupId,
     pub(crate) io: Arc<dyn Io>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -50,6 +54,8 @@ pub(crate) struct Node {
     pub(crate) recall: Recall,
     pub(crate) admission: Admission,
     pub(crate) acks: Acks,
+    /// What domains of projections need of the replicated log.
+    pub(crate) domains: Domains,
     /// The entry that is being dispatched or was, plus one.
     announced: AtomicU64,
     pub(crate) dispatched: watch::Sender<Option<LogIndex>>,
@@ -87,6 +93,15 @@ pub(crate) struct Durable {
     pub(crate) catalog: Arc<Catalog>,
     /// Everything up to here is in checkpoints.
     pub(crate) covered: Option<LogIndex>,
+    /// At least the log time of every entry up to there.
+    pub(crate) time: LogTime,
+}
+
+impl Durable {
+    /// Whether the file has to be written for this: time alone matters only for what is covered.
+    pub(crate) fn says_more_than(&self, on_disk: &Self) -> bool {
+        (&self.catalog, self.covered) != (&on_disk.catalog, on_disk.covered)
+    }
 }
 
 /// What is known of the log, as far as it was dispatched.
@@ -95,10 +110,9 @@ pub(crate) struct Core {
     pub(crate) dispatch: Dispatch,
     pub(crate) watermarks: Watermarks,
     pub(crate) proposer: Proposer,
-    /// Log time of the last entry.
+    /// Log time: that of the last entry, also of one that was cut off the log or came with a snapshot.
     pub(crate) time: LogTime,
     pub(crate) machine_version: MachineVersion,
-    pub(crate) members: Members,
     /// The clock of a leader.
     pub(crate) leader_clock: Option<LeaderClock>,
     /// What a leader knows of the other voters; none if there are none.
@@ -110,14 +124,13 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(watermarks: Watermarks) -> Self {
+    pub(crate) fn new(durable: &Durable) -> Self {
         Self {
             dispatch: Dispatch::default(),
-            watermarks,
+            watermarks: Watermarks::starting_at(durable.covered),
             proposer: Proposer::default(),
-            time: LogTime::ZERO,
+            time: durable.time,
             machine_version: MachineVersion::FIRST,
-            members: Members::default(),
             leader_clock: None,
             others: None,
             awaited: BTreeMap::new(),
@@ -125,10 +138,11 @@ impl Core {
         }
     }
 
-    /// All partitions are taken in anew, with everything up to here.
-    pub(crate) fn reset(&mut self, covered: Option<LogIndex>) {
+    /// All partitions are taken in anew, with everything that is covered.
+    pub(crate) fn reset(&mut self, durable: &Durable) {
         self.dispatch = Dispatch::default();
-        self.watermarks = Watermarks::starting_at(covered);
+        self.watermarks = Watermarks::starting_at(durable.covered);
+        self.time = self.time.max(durable.time);
         self.forget_flights();
     }
 
@@ -162,53 +176,44 @@ impl Core {
     }
 }
 
-/// What a node is made of.
-pub(crate) struct Parts {
-    pub(crate) id: NodeId,
-    pub(crate) group: GroupId,
-    pub(crate) io: Arc<dyn Io>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) workers: Workers,
-    pub(crate) runtime: Handle,
-    pub(crate) partition_options: gapless_partition::Options,
-    pub(crate) catalog_file: CatalogFile,
-    pub(crate) generation: u64,
-    pub(crate) durable: Durable,
-    pub(crate) recall: Recall,
-    pub(crate) admission: Admission,
-    pub(crate) reopen_delay: Duration,
-    pub(crate) queue_limits: QueueLimits,
-}
-
 impl Node {
-    pub(crate) fn new(parts: Parts) -> Self {
-        let core = Core::new(Watermarks::starting_at(parts.durable.covered));
+    /// A node as its configuration and its catalog on disk say.
+    pub(crate) fn new(
+        config: &Config,
+        workers: Workers,
+        stored: StoredCatalog,
+        cluster: ClusterId,
+    ) -> Result<Self, OpenError> {
+        let StoredCatalog { catalog, covered, time, generation, .. } = stored;
+        let durable = Durable { catalog: Arc::new(catalog), covered, time };
+        let runtime = Handle::current();
         // The process may have ended before all of it was removed.
-        let earlier = parts.generation.checked_sub(1).map(|generation| Earlier {
-            generation,
-            partitions: parts.durable.catalog.partitions().collect(),
-        });
-        let earlier = earlier.into_iter().collect();
-        let announced = parts.durable.covered.map_or(0, |covered| covered.get() + 1);
-        Self {
-            id: parts.id,
-            group: parts.group,
-            io: parts.io,
-            clock: parts.clock,
-            workers: parts.workers,
-            runtime: parts.runtime,
-            partition_options: parts.partition_options,
-            catalog_file: parts.catalog_file,
-            generation: AtomicU64::new(parts.generation),
-            catalog: watch::Sender::new(parts.durable.catalog.clone()),
-            dispatched: watch::Sender::new(parts.durable.covered),
-            durable: watch::Sender::new(parts.durable),
+        let earlier = generation
+            .checked_sub(1)
+            .map(|generation| Earlier { generation, partitions: durable.catalog.partitions().collect() });
+        let admission = Admission::new(config.admission, config.clock.clone(), None)
+            .map_err(|error| OpenError::Configuration(error.to_string()))?;
+        Ok(Self {
+            id: config.node,
+            cluster,
+            group: config.group,
+            io: config.io.clone(),
+            clock: config.clock.clone(),
+            workers,
+            runtime,
+            partition_options: config.partitions.clone(),
+            catalog_file: CatalogFile::new(config.io.clone(), &config.dir),
+            generation: AtomicU64::new(generation),
+            catalog: watch::Sender::new(durable.catalog.clone()),
+            dispatched: watch::Sender::new(covered),
+            core: Mutex::new(Core::new(&durable)),
+            durable: watch::Sender::new(durable),
             slots: RwLock::default(),
-            core: Mutex::new(core),
-            recall: parts.recall,
-            admission: parts.admission,
+            recall: Recall::new(config.recall),
+            admission,
             acks: Acks::default(),
-            announced: AtomicU64::new(announced),
+            domains: Domains::new(config.domains.iter().cloned()),
+            announced: AtomicU64::new(covered.map_or(0, |covered| covered.get() + 1)),
             replicator: SetOnce::new(),
             leads: watch::Sender::new(false),
             resolved: Notify::new(),
@@ -216,12 +221,12 @@ impl Node {
             closing: watch::Sender::new(false),
             alarms: Mutex::default(),
             leaving: Mutex::default(),
-            reopen_delay: parts.reopen_delay,
-            queue_limits: parts.queue_limits,
+            reopen_delay: config.reopen_delay,
+            queue_limits: config.queue,
             catalog_turn: tokio::sync::Mutex::default(),
             taking: Arc::default(),
-            earlier: Mutex::new(earlier),
-        }
+            earlier: Mutex::new(earlier.into_iter().collect()),
+        })
     }
 
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {

@@ -189,6 +189,8 @@ impl Proposing {
 
     /// Everything that earlier leaders committed was dispatched: offsets can be read, and time begins.
     fn lead(&mut self, term: Term) {
+        // Those in force, also if the entry that made them so was dispatched in an earlier life.
+        let members = self.node.replicator().members();
         let time = {
             let mut core = self.node.core();
             core.forget_flights();
@@ -196,7 +198,7 @@ impl Proposing {
             let mut clock = LeaderClock::begin(self.node.clock.clone(), core.time);
             let time = clock.stamp();
             core.leader_clock = Some(clock);
-            core.begin_to_lead(self.node.id);
+            core.begin_to_lead(self.node.id, &members);
             time
         };
         self.node.recall.lead();

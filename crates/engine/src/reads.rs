@@ -71,12 +71,11 @@ impl Engine {
     /// # Errors
     /// If there is no such partition, or a view as new as asked for cannot be had.
     pub async fn view(&self, partition: PartitionId, options: ReadOptions) -> Result<View, ReadError> {
+        let mut slot = self.node().slot(partition).ok_or(ReadError::Unknown)?;
         let view = async {
             loop {
-                let slot = self.node().slot(partition).ok_or(ReadError::Unknown)?;
                 match self.view_in(&slot, options.consistency).await {
-                    // A snapshot was installed: the partition is there again, in another place.
-                    Err(ReadError::Closing) if self.has_moved(&slot) => {}
+                    Err(ReadError::Closing) => slot = self.moved(&slot).await.ok_or(ReadError::Closing)?,
                     other => return other,
                 }
             }
@@ -107,8 +106,10 @@ impl Engine {
         }
     }
 
-    fn has_moved(&self, slot: &Arc<Slot>) -> bool {
-        self.node().slot(slot.id).is_some_and(|now| !Arc::ptr_eq(&now, slot))
+    /// The place that a partition has now, if it is another one: a snapshot was installed. One that is being installed is waited for.
+    pub(crate) async fn moved(&self, slot: &Arc<Slot>) -> Option<Arc<Slot>> {
+        drop(self.node().taking.read().await);
+        self.node().slot(slot.id).filter(|now| !Arc::ptr_eq(now, slot))
     }
 
     /// An index such that whoever has applied everything up to it has seen every write acknowledged before this call.
@@ -190,7 +191,7 @@ impl Engine {
     }
 }
 
-async fn wait_for_offset(slot: &Slot, offset: PartitionOffset) -> Result<(), ReadError> {
+pub(crate) async fn wait_for_offset(slot: &Slot, offset: PartitionOffset) -> Result<(), ReadError> {
     let (mut applied, mut state) = (slot.applied.subscribe(), slot.state.subscribe());
     tokio::select! {
         biased;

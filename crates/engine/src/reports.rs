@@ -5,16 +5,17 @@
 //!
 //! Must not know: how a report travels, what was applied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use gapless_consensus::{Leader, NodeId};
+use gapless_consensus::{Leader, Members, NodeId};
 use gapless_types::{LogIndex, PartitionId};
 
 use crate::acknowledgements::{Acknowledgements, Quorum, Rule};
-use crate::limits::MAX_CLOCK_SKEW;
+use crate::admission::Backlog;
+use crate::limits::{MAX_CLOCK_SKEW, MAX_PACE_SAMPLES};
 use crate::log_time::VoterClocks;
 use crate::node::{Core, Node};
 use crate::watermarks::Reach;
@@ -140,8 +141,8 @@ impl Others {
 
 impl Core {
     /// What a leader among several voters keeps of the others; nothing for one that is alone.
-    pub(crate) fn begin_to_lead(&mut self, me: NodeId) {
-        let voters: Vec<NodeId> = self.members.all_voters().into_iter().collect();
+    pub(crate) fn begin_to_lead(&mut self, me: NodeId, members: &Members) {
+        let voters: Vec<NodeId> = members.all_voters().into_iter().collect();
         self.others = (voters.len() > 1).then(|| Others::new(me, voters));
     }
 }
@@ -151,12 +152,14 @@ pub(crate) async fn run(node: Arc<Node>, peers: Arc<dyn Peers>, interval: Durati
     let mut closing = node.closing.subscribe();
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut pace = Pace::default();
     loop {
         tokio::select! {
             biased;
             _ = closing.wait_for(|closing| *closing) => return,
             _ = ticks.tick() => {}
         }
+        report_backlogs(&node, &mut pace);
         let leadership = node.replicator().leadership().borrow().clone();
         let report = report_of(&node);
         match leadership.leader {
@@ -166,6 +169,49 @@ pub(crate) async fn run(node: Arc<Node>, peers: Arc<dyn Peers>, interval: Durati
             }
             Some(leader) => peers.report(leader, report).await,
             None => {}
+        }
+    }
+}
+
+/// Tells admission how far partitions and the node are behind.
+fn report_backlogs(node: &Node, pace: &mut Pace) {
+    let progress = *node.replicator().progress().borrow();
+    node.admission.report_node(pace.backlog(progress.appended, progress.dispatched, node.clock.monotonic()));
+    let dispatched = node.dispatched.borrow().map_or(0, LogIndex::get);
+    for slot in node.all_slots() {
+        let oldest = slot.backlog().waiting_since;
+        let through = node.core().watermarks.applied_through(slot.id).map_or(0, LogIndex::get);
+        node.admission.report(slot.id, Backlog { oldest, lag: dispatched.saturating_sub(through) });
+    }
+}
+
+/// How far the log had grown when, as far as that is not dispatched: tells how old the oldest entry is that is not, up to the time
+/// between two looks.
+#[derive(Debug, Default)]
+struct Pace(VecDeque<(LogIndex, Duration)>);
+
+impl Pace {
+    fn backlog(
+        &mut self,
+        appended: Option<LogIndex>,
+        dispatched: Option<LogIndex>,
+        now: Duration,
+    ) -> Backlog {
+        // A suffix that was never committed may have become void.
+        self.0.retain(|(index, _)| Some(*index) > dispatched && Some(*index) <= appended);
+        let grown = appended.filter(|appended| self.0.back().is_none_or(|(last, _)| appended > last));
+        if let Some(appended) = grown.filter(|appended| Some(*appended) > dispatched) {
+            // Beyond so many the newest stand for each other, and are taken to be older than they are.
+            let is_full = self.0.len() >= MAX_PACE_SAMPLES;
+            match self.0.back_mut().filter(|_| is_full) {
+                Some(last) => last.0 = appended,
+                None => self.0.push_back((appended, now)),
+            }
+        }
+        let count = |index: Option<LogIndex>| index.map_or(0, |index| index.get() + 1);
+        Backlog {
+            oldest: self.0.front().map(|(_, since)| *since),
+            lag: count(appended).saturating_sub(count(dispatched)),
         }
     }
 }
@@ -207,5 +253,33 @@ async fn step_back_if_skewed(node: &Node) {
         if let Err(error) = node.replicator().transfer_leadership(successor).await {
             node.alarm(format!("leadership could not be handed over: {error}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_entry_that_is_not_dispatched_is_as_old_as_the_look_that_found_it() {
+        let mut pace = Pace::default();
+        let index = |value| Some(LogIndex::new(value));
+        let seconds = Duration::from_secs;
+        assert_eq!(pace.backlog(None, None, seconds(1)), Backlog::default());
+        assert_eq!(pace.backlog(index(4), index(4), seconds(2)), Backlog::default());
+        let behind = |oldest, lag| Backlog { oldest: Some(seconds(oldest)), lag };
+        assert_eq!(pace.backlog(index(9), index(4), seconds(3)), behind(3, 5));
+        assert_eq!(pace.backlog(index(12), index(4), seconds(5)), behind(3, 8));
+        assert_eq!(
+            pace.backlog(index(12), index(9), seconds(6)),
+            behind(5, 3),
+            "those of the first look are done"
+        );
+        assert_eq!(pace.backlog(index(10), index(9), seconds(7)), behind(7, 1), "a suffix became void");
+        assert_eq!(pace.backlog(index(10), index(10), seconds(8)), Backlog::default());
+        for second in 10..1000 {
+            assert_eq!(pace.backlog(index(second + 1), index(10), seconds(second)).oldest, Some(seconds(10)));
+        }
+        assert!(pace.0.len() <= MAX_PACE_SAMPLES);
     }
 }

@@ -25,7 +25,7 @@ use gapless_types::{LogIndex, Name, PartitionId};
 use thiserror::Error;
 
 use crate::NodeId;
-use crate::limits::MAX_PINS;
+use crate::limits::{MAX_DOMAINS, MAX_PINS};
 
 /// A domain of a projection: the other thing that replays the log from a checkpoint of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,6 +95,9 @@ pub trait RetainedLog {
     /// The index behind the last entry that may be cut at all: that was dispatched, and that a published snapshot covers.
     fn end(&self) -> LogIndex;
 
+    /// The index behind the last entry that there is.
+    fn tail(&self) -> LogIndex;
+
     /// Bytes that the log has if it is cut right before an index. Never rises with the index.
     fn bytes_from(&self, index: LogIndex) -> u64;
 }
@@ -123,7 +126,7 @@ pub struct Cut {
 
 /// The log is longer than it may be, and nobody else can drop out.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the replicated log has {bytes} bytes of {max_bytes}, held by {}", names(held_by))]
+#[error("the replicated log has {bytes} bytes of {max_bytes}, held by {}", self.holders())]
 pub struct LogTooLong {
     /// How long it is.
     pub bytes: u64,
@@ -133,9 +136,13 @@ pub struct LogTooLong {
     pub held_by: Vec<Holder>,
 }
 
-fn names(holders: &[Holder]) -> String {
-    let names: Vec<String> = holders.iter().map(Holder::to_string).collect();
-    if names.is_empty() { "nobody".to_owned() } else { names.join(", ") }
+impl LogTooLong {
+    /// Who holds it, by name.
+    #[must_use]
+    pub fn holders(&self) -> String {
+        let names: Vec<String> = self.held_by.iter().map(Holder::to_string).collect();
+        if names.is_empty() { "nobody".to_owned() } else { names.join(", ") }
+    }
 }
 
 /// Why something cannot be pinned.
@@ -151,6 +158,22 @@ pub enum PinRefused {
     },
     /// There are as many pins as there may be.
     #[error("there are {MAX_PINS} pins on the replicated log")]
+    TooMany,
+}
+
+/// Why nothing can be kept for a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum DomainRefused {
+    /// It may be gone already: the domain has to be built anew.
+    #[error("the replicated log is kept from {first_kept} on, not from {wanted}")]
+    TooLate {
+        /// The first index that is kept.
+        first_kept: LogIndex,
+        /// The one that was wanted.
+        wanted: LogIndex,
+    },
+    /// There are as many domains as there may be.
+    #[error("there are {MAX_DOMAINS} domains")]
     TooMany,
 }
 
@@ -204,17 +227,12 @@ impl Retention {
         }
         assert!(first_kept >= pins.first_kept, "TRUNC-1: the cut never goes back");
         pins.first_kept = first_kept;
-        let mut held_by: Vec<Holder> = holders
-            .into_iter()
-            .filter(|(_, index)| *index == first_kept && *index < log.end())
-            .map(|(holder, _)| holder)
-            .collect();
-        held_by.sort();
-        held_by.dedup();
-        let refuse_writes =
-            self.max_bytes.filter(|max_bytes| log.bytes_from(first_kept) > *max_bytes).map(|max_bytes| {
-                LogTooLong { bytes: log.bytes_from(first_kept), max_bytes, held_by: held_by.clone() }
-            });
+        // Who needs something behind what may be cut at all does not hold the cut; but he keeps the log long.
+        let held_by = held_at(&holders, first_kept, log.end());
+        let bytes = log.bytes_from(first_kept);
+        let refuse_writes = self.max_bytes.filter(|max_bytes| bytes > *max_bytes).map(|max_bytes| {
+            LogTooLong { bytes, max_bytes, held_by: held_at(&holders, first_kept, log.tail()) }
+        });
         Cut { first_kept, held_by, dropped_out, refuse_writes }
     }
 
@@ -261,6 +279,15 @@ fn holders(needs: &Needs, pins: &Pins) -> Vec<(Holder, LogIndex)> {
         needs.partitions.iter().map(|(partition, index)| (Holder::Partition(*partition), *index));
     let pins = pins.pins.values().map(|(kind, index)| (Holder::Pin(*kind), *index));
     replicas.chain(acknowledgements).chain(domains).chain(partitions).chain(pins).collect()
+}
+
+/// Who needs exactly this index, if it is below `end`.
+fn held_at(holders: &[(Holder, LogIndex)], index: LogIndex, end: LogIndex) -> Vec<Holder> {
+    let holds = holders.iter().filter(|(_, needed)| *needed == index && *needed < end);
+    let mut held_by: Vec<Holder> = holds.map(|(holder, _)| holder.clone()).collect();
+    held_by.sort();
+    held_by.dedup();
+    held_by
 }
 
 /// Who goes next: replicas before acknowledgements before domains and partitions, and of each the one that needs most. Only who holds

@@ -14,18 +14,20 @@
 //!
 //! Must not know: what commands mean, how an order is agreed on.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use gapless_partition::{Opening, Partition};
 use gapless_types::{LogIndex, PartitionId, PartitionOffset};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::log_time::LogTime;
+mod queue;
+
+use queue::Queue;
+pub(crate) use queue::{Backlog, Mark, Marked, Step, Work};
+
 use crate::watermarks::Incarnation;
 
 /// What may wait for one partition; with more, it is detached and reads from the replicated log.
@@ -40,25 +42,6 @@ pub struct QueueLimits {
 impl Default for QueueLimits {
     fn default() -> Self {
         Self { entries: 16 << 10, bytes: 32 << 20 }
-    }
-}
-
-/// Commands that are applied in one go, about: readers get in between.
-const SLICE_COMMANDS: usize = 512;
-/// Bytes of commands that are applied in one go, about.
-const SLICE_BYTES: u64 = 4 << 20;
-
-/// What an entry has for one partition.
-#[derive(Clone, Debug)]
-pub(crate) struct Work {
-    pub(crate) index: LogIndex,
-    pub(crate) time: LogTime,
-    pub(crate) commands: Vec<(PartitionOffset, Bytes)>,
-}
-
-impl Work {
-    pub(crate) fn bytes(&self) -> u64 {
-        self.commands.iter().map(|(_, command)| command.len() as u64 + 64).sum()
     }
 }
 
@@ -88,55 +71,6 @@ pub struct Applied {
     pub index: Option<LogIndex>,
     /// Idempotency keys that are known, expired ones among them.
     pub known_keys: u64,
-}
-
-/// A place in the order at which somebody wants the state of the partition.
-#[derive(Debug)]
-pub(crate) struct Mark {
-    /// Behind this entry, and in front of the next.
-    pub(crate) at: LogIndex,
-    pub(crate) reply: oneshot::Sender<Marked>,
-}
-
-/// The state at a mark: durable, and readable as long as it is held.
-#[derive(Debug)]
-pub(crate) struct Marked {
-    pub(crate) view: gapless_partition::View,
-}
-
-/// What the worker does next.
-#[derive(Debug)]
-pub(crate) enum Step {
-    Mark(Mark),
-    Apply(Vec<Work>),
-    /// Read from the replicated log, from here on.
-    CatchUp(LogIndex),
-    Checkpoint,
-    Idle,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    /// Each with the time it came at.
-    work: VecDeque<(Duration, Work)>,
-    bytes: u64,
-    marks: VecDeque<Mark>,
-    /// The first entry that is not in the queue, if it fell behind.
-    detached: Option<LogIndex>,
-    wants_checkpoint: bool,
-    /// When the oldest came of what is being applied, or is read from the replicated log.
-    taken_since: Option<Duration>,
-    /// Times it was detached.
-    detachments: u64,
-    /// Nothing is written any more.
-    abandoned: bool,
-}
-
-impl Queue {
-    /// When the oldest came of what has no outcome yet.
-    fn waiting_since(&self) -> Option<Duration> {
-        self.taken_since.or_else(|| self.work.front().map(|(since, _)| *since))
-    }
 }
 
 /// One partition of a node.
@@ -196,22 +130,7 @@ impl Slot {
 
     /// Takes in what an entry has for the partition.
     pub(crate) fn push(&self, work: Work, now: Duration) {
-        {
-            let mut queue = self.queue();
-            if queue.detached.is_some() {
-                return;
-            }
-            let bytes = work.bytes();
-            let full = queue.work.len() >= self.limits.entries
-                || queue.bytes.saturating_add(bytes) > self.limits.bytes;
-            if full && !queue.work.is_empty() {
-                queue.detached = Some(work.index);
-                queue.detachments += 1;
-            } else {
-                queue.bytes += bytes;
-                queue.work.push_back((now, work));
-            }
-        }
+        self.queue().push(work, now, &self.limits);
         self.wake.notify_one();
     }
 
@@ -228,19 +147,12 @@ impl Slot {
 
     /// Forgets what is queued: from this entry on everything is read from the replicated log.
     pub(crate) fn detach_from(&self, index: LogIndex) {
-        let mut queue = self.queue();
-        queue.taken_since = queue.waiting_since();
-        queue.work.clear();
-        queue.bytes = 0;
-        queue.detached = Some(index);
+        self.queue().detach_from(index);
     }
 
     /// Forgets what is queued, for good: nothing will be applied here any more.
     pub(crate) fn give_up(&self) {
-        let mut queue = self.queue();
-        queue.taken_since = None;
-        queue.work.clear();
-        queue.bytes = 0;
+        self.queue().give_up();
     }
 
     /// Nobody will serve marks any more; whoever asked is told.
@@ -253,71 +165,24 @@ impl Slot {
         self.queue().marks.push_front(mark);
     }
 
-    /// What comes next. `dispatched` is the last entry that was.
+    /// What the worker does next.
     pub(crate) fn next_step(&self) -> Step {
-        let mut queue = self.queue();
-        let next = queue.work.front().map(|(_, work)| work.index).or(queue.detached);
-        if let Some(mark) = queue.marks.front()
-            && next.is_none_or(|next| mark.at < next)
-        {
-            return Step::Mark(queue.marks.pop_front().expect("there is one"));
-        }
-        if queue.work.is_empty() {
-            if let Some(from) = queue.detached {
-                return Step::CatchUp(from);
-            }
-            queue.taken_since = None;
-            return match std::mem::take(&mut queue.wants_checkpoint) {
-                true => Step::Checkpoint,
-                false => Step::Idle,
-            };
-        }
-        // Under load a checkpoint comes between two slices: otherwise it never would.
-        if std::mem::take(&mut queue.wants_checkpoint) {
-            return Step::Checkpoint;
-        }
-        let end = queue.marks.front().map(|mark| mark.at);
-        queue.taken_since = queue.work.front().map(|(since, _)| *since);
-        let (mut slice, mut commands, mut bytes) = (Vec::new(), 0, 0);
-        while let Some((_, work)) = queue.work.front() {
-            if commands >= SLICE_COMMANDS || bytes >= SLICE_BYTES || end.is_some_and(|end| work.index > end) {
-                break;
-            }
-            let (_, work) = queue.work.pop_front().expect("there is one");
-            commands += work.commands.len();
-            bytes += work.bytes();
-            slice.push(work);
-        }
-        queue.bytes -= bytes;
-        Step::Apply(slice)
+        self.queue().next_step()
     }
 
     /// Everything up to `read` was read from the replicated log and applied. Attached again if nothing was dispatched behind it.
     pub(crate) fn caught_up(&self, read: LogIndex, dispatched: Option<LogIndex>) -> bool {
-        let mut queue = self.queue();
-        if dispatched <= Some(read) {
-            queue.detached = None;
-            return true;
-        }
-        queue.detached = read.next();
-        false
+        self.queue().caught_up(read, dispatched)
     }
 
-    /// The last entry in front of which a mark waits, if one does and the worker reads behind `from` itself.
+    /// The entry behind which the first mark waits, if one does.
     pub(crate) fn next_mark(&self) -> Option<LogIndex> {
         self.queue().marks.front().map(|mark| mark.at)
     }
 
-    /// Whether everything that was dispatched has been taken out.
+    /// What waits.
     pub(crate) fn backlog(&self) -> Backlog {
-        let queue = self.queue();
-        Backlog {
-            entries: queue.work.len(),
-            bytes: queue.bytes,
-            detached: queue.detached.is_some(),
-            waiting_since: queue.waiting_since(),
-            detachments: queue.detachments,
-        }
+        self.queue().backlog()
     }
 
     pub(crate) fn close(&self) {
@@ -348,97 +213,5 @@ impl Slot {
     }
 }
 
-/// What waits for a partition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Backlog {
-    pub(crate) entries: usize,
-    pub(crate) bytes: u64,
-    pub(crate) detached: bool,
-    pub(crate) waiting_since: Option<Duration>,
-    pub(crate) detachments: u64,
-}
-
 #[cfg(test)]
-mod tests {
-    use gapless_types::{NamespaceId, PartitionIndex};
-
-    use super::*;
-
-    fn slot() -> Slot {
-        let id = PartitionId { namespace: NamespaceId::new(16), index: PartitionIndex::new(0) };
-        Slot::new(id, PathBuf::new(), QueueLimits::default())
-    }
-
-    fn work(index: u64, bytes: usize) -> Work {
-        let command = (PartitionOffset::FIRST, Bytes::from(vec![0; bytes]));
-        Work { index: LogIndex::new(index), time: LogTime::ZERO, commands: vec![command] }
-    }
-
-    fn applied(step: Step) -> Vec<u64> {
-        match step {
-            Step::Apply(slice) => slice.iter().map(|work| work.index.get()).collect(),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_full_queue_detaches_and_attaches_when_nothing_is_missed() {
-        let slot = slot();
-        for index in 1..=40 {
-            slot.push(work(index, 1 << 20), Duration::ZERO);
-        }
-        assert!(slot.backlog().detached);
-        let mut seen = Vec::new();
-        let from = loop {
-            match slot.next_step() {
-                Step::CatchUp(from) => break from,
-                step => seen.extend(applied(step)),
-            }
-        };
-        assert_eq!(seen, (1..from.get()).collect::<Vec<_>>());
-        assert!(!slot.caught_up(LogIndex::new(38), Some(LogIndex::new(40))), "two more were dispatched");
-        assert!(matches!(slot.next_step(), Step::CatchUp(from) if from.get() == 39));
-        slot.push(work(41, 1), Duration::ZERO);
-        assert!(slot.caught_up(LogIndex::new(41), Some(LogIndex::new(41))));
-        assert!(matches!(slot.next_step(), Step::Idle));
-        slot.push(work(42, 1), Duration::ZERO);
-        assert_eq!(applied(slot.next_step()), [42]);
-    }
-
-    #[test]
-    fn what_is_oldest_is_known_while_it_is_applied_and_under_load_it_moves_on() {
-        let slot = slot();
-        let since = |slot: &Slot| slot.backlog().waiting_since.map(|since| since.as_secs());
-        for second in 1..=3 {
-            slot.push(work(second, 3 << 20), Duration::from_secs(second));
-        }
-        assert_eq!(since(&slot), Some(1));
-        assert_eq!(applied(slot.next_step()), [1, 2]);
-        assert_eq!(since(&slot), Some(1), "it is being applied");
-        slot.push(work(4, 1), Duration::from_secs(4));
-        assert_eq!(applied(slot.next_step()), [3, 4]);
-        assert_eq!(since(&slot), Some(3), "the queue was never empty, and yet what waits is younger");
-        assert!(matches!(slot.next_step(), Step::Idle));
-        assert_eq!(since(&slot), None);
-    }
-
-    #[test]
-    fn a_mark_stands_between_two_entries() {
-        let slot = slot();
-        let (reply, _receiver) = oneshot::channel();
-        slot.push(work(1, 1), Duration::ZERO);
-        slot.push(work(3, 1), Duration::ZERO);
-        slot.mark(Mark { at: LogIndex::new(4), reply });
-        slot.push(work(5, 1), Duration::ZERO);
-        assert_eq!(applied(slot.next_step()), [1, 3]);
-        assert!(matches!(slot.next_step(), Step::Mark(mark) if mark.at.get() == 4));
-        assert_eq!(applied(slot.next_step()), [5]);
-    }
-
-    #[test]
-    fn one_entry_larger_than_the_queue_still_gets_in() {
-        let slot = slot();
-        slot.push(work(1, 64 << 20), Duration::ZERO);
-        assert_eq!(applied(slot.next_step()), [1]);
-    }
-}
+mod tests;

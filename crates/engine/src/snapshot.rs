@@ -68,7 +68,7 @@ pub(crate) fn take(
 ) -> BoxFuture<'static, Result<Arc<dyn SnapshotSource>, MachineFault>> {
     let taking = node.taking.clone().try_read_owned();
     // Marked before this returns: nothing else is dispatched until then.
-    let catalog = node.catalog();
+    let (catalog, time) = (node.catalog(), node.core().time);
     let marks: Vec<_> = node
         .all_slots()
         .into_iter()
@@ -78,11 +78,12 @@ pub(crate) fn take(
             (slot.id, marked)
         })
         .collect();
+    let (catalog, cluster) = ((*catalog).clone(), Some(node.cluster));
+    let stored = StoredCatalog { catalog, covered: Some(at), time, cluster, generation: 0 };
     Box::pin(async move {
         let _taking = taking.map_err(|_| MachineFault::new("another snapshot is being installed"))?;
         // Right after opening all of it is in checkpoints already, and a partition that cannot be opened keeps nobody (ISO-1).
         if node.durable.borrow().covered >= Some(at) {
-            let stored = StoredCatalog { catalog: (*catalog).clone(), covered: Some(at), generation: 0 };
             let coming = |(partition, marked)| HeldView::Coming(partition, marked);
             let views = marks.into_iter().map(coming).collect::<Vec<_>>().into();
             let held = Held { catalog: encode_catalog(&stored).into(), views, workers: node.workers.clone() };
@@ -108,11 +109,14 @@ pub(crate) fn take(
         let turn = node.catalog_turn.lock().await;
         let covered = Some(at).max(node.durable.borrow().covered);
         let generation = node.generation.load(Ordering::Acquire);
-        if !write_catalog(&node, Durable { catalog: node.catalog(), covered }, generation).await {
+        let durable = {
+            let core = node.core();
+            Durable { catalog: node.catalog(), covered, time: core.time }
+        };
+        if !write_catalog(&node, durable, generation).await {
             return Err(MachineFault::new("the catalog cannot be written"));
         }
         drop(turn);
-        let stored = StoredCatalog { catalog: (*catalog).clone(), covered: Some(at), generation: 0 };
         let views = views.into();
         let held = Held { catalog: encode_catalog(&stored).into(), views, workers: node.workers.clone() };
         Ok(Arc::new(Shared(Arc::new(held))) as Arc<dyn SnapshotSource>)
@@ -197,7 +201,7 @@ pub(crate) fn install(
     Box::pin(async move {
         let generation = node.generation.load(Ordering::Acquire) + 1;
         let mut reader = Reader { body, buffer: BytesMut::new(), ended: false };
-        let catalog = receive(&node, &mut reader, generation).await?;
+        let StoredCatalog { catalog, time, .. } = receive(&node, &mut reader, generation).await?;
         // A snapshot that is being taken needs the partitions as they are.
         let _taking = node.taking.write().await;
         // Until everything is as the snapshot says, nobody else decides what the catalog on disk says.
@@ -205,7 +209,8 @@ pub(crate) fn install(
         // The old partitions let go of their files before the new ones take over.
         close_partitions(&node).await;
         let catalog = Arc::new(catalog);
-        let durable = Durable { catalog: catalog.clone(), covered: Some(at) };
+        let time = time.max(node.core().time);
+        let durable = Durable { catalog: catalog.clone(), covered: Some(at), time };
         if !write_catalog(&node, durable, generation).await {
             return Err(MachineFault::new("the catalog cannot be written"));
         }
@@ -215,7 +220,7 @@ pub(crate) fn install(
         let earlier = Earlier { generation: generation - 1, partitions };
         node.earlier.lock().unwrap_or_else(PoisonError::into_inner).push(earlier);
         node.announce(at);
-        reset_partitions(&node, Some(at)).await;
+        reset_partitions(&node).await;
         start_workers(&node);
         node.keeper.notify_one();
         Ok(())
@@ -223,10 +228,17 @@ pub(crate) fn install(
 }
 
 /// Writes all partition logs of a snapshot into the directory of a new generation.
-async fn receive(node: &Arc<Node>, reader: &mut Reader, generation: u64) -> Result<Catalog, MachineFault> {
+async fn receive(
+    node: &Arc<Node>,
+    reader: &mut Reader,
+    generation: u64,
+) -> Result<StoredCatalog, MachineFault> {
     let length = reader.take(4).await?.get_u32_le() as usize;
     let bytes = reader.take(length).await?;
     let stored = decode_catalog(&bytes).map_err(MachineFault::new)?;
+    if stored.cluster != Some(node.cluster) {
+        return Err(MachineFault::new("the snapshot is of another cluster"));
+    }
     let dir = node.catalog_file.partitions_dir(generation);
     clear(node, &stored.catalog, generation).await?;
     while let Some(mut header) = reader.take_or_end(14).await? {
@@ -264,7 +276,7 @@ async fn receive(node: &Arc<Node>, reader: &mut Reader, generation: u64) -> Resu
             })
             .await?;
     }
-    Ok(stored.catalog)
+    Ok(stored)
 }
 
 /// Removes what an interrupted install left behind.

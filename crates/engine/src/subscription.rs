@@ -1,7 +1,8 @@
 //! Following: what happened from a place on, then what happens, in one stream without a seam.
 //!
 //! A subscription pulls: it reads what is there from the partition log, and when it has read everything it waits until there is more.
-//! Nothing is pushed into a buffer, so a slow reader is slow for himself alone, and never misses anything.
+//! Nothing is pushed into a buffer, so a slow reader is slow for himself alone, and never misses anything. Also not when a snapshot is
+//! installed: it has what he has not read.
 //!
 //! Must not know: what events mean, who reads them.
 
@@ -104,7 +105,7 @@ impl Subscription {
                 return Ok(found);
             }
             // Looked once more after watching began, so that nothing falls between the two.
-            let watch = self.watch()?;
+            let watch = self.watch();
             if let Some(found) = self.try_next().await? {
                 return Ok(found);
             }
@@ -117,6 +118,9 @@ impl Subscription {
     /// # Errors
     /// If what is followed is gone, or cannot be read.
     pub async fn try_next(&mut self) -> Result<Option<Followed>, ReadError> {
+        for source in &mut self.sources {
+            source.find(&self.engine).await?;
+        }
         // What is ordered over several partitions counts up to where all of them are.
         let bound = self.ordered.then(|| self.applied_everywhere());
         for source in &mut self.sources {
@@ -147,18 +151,19 @@ impl Subscription {
     }
 
     /// Ready when something may have happened since this call.
-    fn watch(&self) -> Result<impl Future<Output = ()> + use<>, ReadError> {
+    fn watch(&self) -> impl Future<Output = ()> + use<> {
         let mut changes: Vec<BoxFuture<'static, ()>> = Vec::new();
         for source in &self.sources {
             let (mut applied, mut state) = (source.slot.applied.subscribe(), source.slot.state.subscribe());
-            if *state.borrow_and_update() == PartitionState::Closed {
-                return Err(ReadError::Closing);
-            }
+            let is_closed = *state.borrow_and_update() == PartitionState::Closed;
             applied.borrow_and_update();
             changes.push(Box::pin(async move {
-                tokio::select! {
-                    _ = applied.changed() => {}
-                    _ = state.changed() => {}
+                // One that is closed may be in another place.
+                if !is_closed {
+                    tokio::select! {
+                        _ = applied.changed() => {}
+                        _ = state.changed() => {}
+                    }
                 }
             }));
         }
@@ -169,13 +174,22 @@ impl Subscription {
                 let _ = dispatched.changed().await;
             }));
         }
-        Ok(async move {
+        async move {
             futures_util::future::select_all(changes).await;
-        })
+        }
     }
 }
 
 impl Source {
+    /// A partition that a snapshot replaced is found again: what was read of it stays read, and the next outcome has the same offset
+    /// there.
+    async fn find(&mut self, engine: &Engine) -> Result<(), ReadError> {
+        if *self.slot.state.borrow() == PartitionState::Closed {
+            self.slot = engine.moved(&self.slot).await.ok_or(ReadError::Closing)?;
+        }
+        Ok(())
+    }
+
     async fn fill(&mut self, engine: &Engine, events_only: bool) -> Result<(), ReadError> {
         while self.read.is_empty() {
             if self.slot.applied.borrow().offset.is_none() {
@@ -186,7 +200,13 @@ impl Source {
             {
                 return Ok(());
             }
-            let view = engine.view_now(&self.slot).await?;
+            let view = match engine.view_now(&self.slot).await {
+                Err(ReadError::Closing) => {
+                    self.slot = engine.moved(&self.slot).await.ok_or(ReadError::Closing)?;
+                    continue;
+                }
+                other => other?,
+            };
             let place = self.place;
             let job = move || read(&view, place, events_only);
             let (found, next) = engine.node().workers.run(job).await?;

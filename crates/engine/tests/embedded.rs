@@ -12,7 +12,7 @@ use gapless_engine::{
 use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
 use gapless_partition::{Committed, Definition, Direction, Operation, Outcome, RefusalCode, Write};
-use gapless_types::{IdempotencyKey, Name, PartitionOffset, WorkspaceId, WorkspaceOffset};
+use gapless_types::{ClientId, IdempotencyKey, Name, PartitionOffset, WorkspaceId, WorkspaceOffset};
 
 fn config(io: &Arc<MemoryIo>) -> Config {
     let mut config = Config::embedded("node");
@@ -261,13 +261,19 @@ async fn whoever_was_told_an_offset_reads_his_write_and_barriers_name_what_block
         ReadOptions { consistency: Consistency::AtLeast(numbers.partition_offset), ..ReadOptions::default() };
     let view = engine.view(numbers.partition, options).await.unwrap();
     assert_eq!(view.applied(), Some(numbers.partition_offset));
+    let client = ClientId::new("till").unwrap();
     engine
-        .wait(&[(numbers.partition, Target::Index(numbers.log_index))], Duration::from_secs(5))
+        .wait_barrier(
+            &client,
+            &[(numbers.partition, Target::Index(numbers.log_index))],
+            Duration::from_secs(5),
+        )
         .await
         .unwrap();
     let beyond = numbers.partition_offset.next().unwrap();
-    let blocked =
-        engine.wait(&[(numbers.partition, Target::Offset(beyond))], Duration::from_millis(20)).await;
+    let blocked = engine
+        .wait_barrier(&client, &[(numbers.partition, Target::Offset(beyond))], Duration::from_millis(20))
+        .await;
     assert!(blocked.unwrap_err().to_string().contains("is at entry"));
     engine.close().await;
 }

@@ -31,11 +31,21 @@ struct Shared {
 struct State {
     node: Pool,
     node_backlog: Backlog,
+    log_too_long: Option<LogLength>,
     partitions: HashMap<PartitionId, PartitionState>,
     /// One for a partition at most.
     claims: HashMap<PartitionId, Claim>,
     /// No claim ends before this.
     claims_end: Duration,
+}
+
+/// How long the replicated log is, and may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogLength {
+    /// Its bytes.
+    pub bytes: u64,
+    /// How many there may be.
+    pub max_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -79,6 +89,7 @@ impl Admission {
         let state = State {
             node,
             node_backlog: Backlog::default(),
+            log_too_long: None,
             partitions: HashMap::new(),
             claims: HashMap::new(),
             claims_end: Duration::MAX,
@@ -130,6 +141,17 @@ impl Admission {
         self.shared.lock().node_backlog = backlog;
     }
 
+    /// The replicated log is longer than it may be, or is not any more.
+    pub fn report_log(&self, too_long: Option<LogLength>) {
+        self.shared.lock().log_too_long = too_long;
+    }
+
+    /// Whether writes are refused because the replicated log is too long.
+    #[must_use]
+    pub fn is_log_too_long(&self) -> bool {
+        self.shared.lock().log_too_long.is_some()
+    }
+
     /// An operator stops writes to a partition, or lets them in again.
     pub fn set_frozen(&self, partition: PartitionId, frozen: bool) {
         self.change(partition, |state| state.frozen = frozen);
@@ -178,6 +200,10 @@ impl Admission {
             |backlog: Backlog| backlog.oldest.map_or(Duration::ZERO, |oldest| now.saturating_sub(oldest));
         if known.is_some_and(|known| known.frozen) || age(backlog) > limits.frozen_age {
             return Err(AdmissionError::Frozen { partition });
+        }
+        if let Some(LogLength { bytes: current, max_bytes: maximum }) = state.log_too_long {
+            let (scope, limit, retry_after) = (Scope::Node, Limit::LogBytes, limits.max_retry);
+            return Err(Overloaded { scope, limit, current, maximum, retry_after }.into());
         }
         let scopes = [
             (Scope::Partition(partition), backlog, limits.partition),

@@ -1,28 +1,33 @@
 //! The catalog on disk: one small file that is replaced whole.
 //!
 //! ```text
-//!  0  8  magic "GAPLCAT1"              28 ..  catalog: next namespace (4), entry (9), namespaces, garbage
-//!  8  4  CRC-32C of all behind it
-//! 12  8  directory of the partitions   20  8  everything up to this entry is in checkpoints; 2^64 - 1 for nothing
+//!  0  8  magic "GAPLCAT2"              20  8  everything up to this entry is in checkpoints; 2^64 - 1 for nothing
+//!  8  4  CRC-32C of all behind it      28  8  log time: not earlier than that of any entry up to there
+//! 12  8  directory of the partitions   36 16  id of the cluster; 0 for none
+//!                                      52 ..  catalog: next namespace (4), entry (8), namespaces, garbage
 //! ```
 //!
 //! Invariants
 //! - After a crash there is the old one or the new one.
-//! - The entry that it says everything is in checkpoints up to never falls (WM-1), except never.
+//! - The entry that it says everything is in checkpoints up to never falls (WM-1).
+//! - Log time never goes back over a restart: entries that are read again have their times, all others are not later than this one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::{Buf, TryGetError};
+use gapless_consensus::ClusterId;
 use gapless_log::io::{Io, OpenMode, read_exact_at, write_all_at};
 use gapless_partition::Schema;
 use gapless_types::{LogIndex, NamespaceId, PartitionIndex};
 use thiserror::Error;
 
 use super::{Catalog, Namespace};
+use crate::log_time::LogTime;
 
-const MAGIC: &[u8; 8] = b"GAPLCAT1";
+const MAGIC: &[u8; 8] = b"GAPLCAT2";
 const NAME: &str = "catalog";
 const TEMPORARY: &str = "catalog.new";
 const NOTHING: u64 = u64::MAX;
@@ -56,6 +61,10 @@ pub(crate) struct Stored {
     pub(crate) catalog: Catalog,
     /// Everything up to here is in checkpoints of partitions.
     pub(crate) covered: Option<LogIndex>,
+    /// Log time: at least that of every entry up to there.
+    pub(crate) time: LogTime,
+    /// The cluster that the node belongs to; none before it was chosen.
+    pub(crate) cluster: Option<ClusterId>,
     /// Number of the directory that the partitions are in.
     pub(crate) generation: u64,
 }
@@ -119,6 +128,8 @@ pub(crate) fn encode(stored: &Stored) -> Vec<u8> {
     let index = |index: Option<LogIndex>| index.map_or(NOTHING, LogIndex::get).to_le_bytes();
     content.extend_from_slice(&stored.generation.to_le_bytes());
     content.extend_from_slice(&index(stored.covered));
+    content.extend_from_slice(&stored.time.as_millis().to_le_bytes());
+    content.extend_from_slice(&stored.cluster.map_or([0; 16], ClusterId::to_bytes));
     let catalog = &stored.catalog;
     content.extend_from_slice(&catalog.next.to_le_bytes());
     content.extend_from_slice(&index(catalog.at));
@@ -150,63 +161,56 @@ fn put_count(bytes: &mut Vec<u8>, count: usize) {
 }
 
 pub(crate) fn decode(bytes: &[u8]) -> Result<Stored, &'static str> {
-    let content = bytes.strip_prefix(MAGIC).ok_or("it is no catalog")?;
-    let (sum, content) = content.split_first_chunk().ok_or("it ends too early")?;
+    let content = bytes.strip_prefix(MAGIC).ok_or("it is no catalog of this format")?;
+    let (sum, content) = content.split_first_chunk().ok_or(TOO_SHORT)?;
     if u32::from_le_bytes(*sum) != crc32c::crc32c(content) {
         return Err("its checksum does not match");
     }
-    let mut take = Take(content);
-    let generation = take.u64()?;
-    let covered = take.index()?;
-    let mut catalog = Catalog { next: take.u32()?, at: take.index()?, ..Catalog::default() };
-    for _ in 0..take.u32()? {
-        let id = NamespaceId::new(take.u32()?);
+    decode_content(content).map_err(|Malformed(what)| what)
+}
+
+const TOO_SHORT: &str = "it ends too early";
+
+struct Malformed(&'static str);
+
+impl From<TryGetError> for Malformed {
+    fn from(_: TryGetError) -> Self {
+        Self(TOO_SHORT)
+    }
+}
+
+fn decode_content(mut content: &[u8]) -> Result<Stored, Malformed> {
+    let generation = content.try_get_u64_le()?;
+    let covered = index_of(content.try_get_u64_le()?);
+    let time =
+        LogTime::from_millis(content.try_get_u64_le()?).ok_or(Malformed("its log time is too late"))?;
+    let cluster = Some(content.try_get_u128()?).filter(|id| *id != 0);
+    let cluster = cluster.map(|id| ClusterId::from_bytes(id.to_be_bytes()));
+    let next = content.try_get_u32_le()?;
+    let mut catalog = Catalog { next, at: index_of(content.try_get_u64_le()?), ..Catalog::default() };
+    for _ in 0..content.try_get_u32_le()? {
+        let id = NamespaceId::new(content.try_get_u32_le()?);
         let mut frozen = BTreeSet::new();
-        for _ in 0..take.u32()? {
-            frozen.insert(PartitionIndex::new(take.u16()?));
+        for _ in 0..content.try_get_u32_le()? {
+            frozen.insert(PartitionIndex::new(content.try_get_u16_le()?));
         }
-        let length = take.u32()? as usize;
-        let schema = Schema::decode(take.bytes(length)?).map_err(|_| "a definition has another form")?;
+        let length = content.try_get_u32_le()? as usize;
+        let (schema, rest) = content.split_at_checked(length).ok_or(Malformed(TOO_SHORT))?;
+        content = rest;
+        let schema = Schema::decode(schema).map_err(|_| Malformed("a definition has another form"))?;
         catalog.names.insert(schema.definition().name.clone(), id);
         catalog.namespaces.insert(id, Namespace { id, schema: Arc::new(schema), frozen });
     }
-    let mut garbage = BTreeMap::new();
-    for _ in 0..take.u32()? {
-        garbage.insert(NamespaceId::new(take.u32()?), take.u16()?);
+    for _ in 0..content.try_get_u32_le()? {
+        let namespace = NamespaceId::new(content.try_get_u32_le()?);
+        catalog.garbage.insert(namespace, content.try_get_u16_le()?);
     }
-    catalog.garbage = garbage;
-    if !take.0.is_empty() {
-        return Err("it goes on behind its end");
+    if content.has_remaining() {
+        return Err(Malformed("it goes on behind its end"));
     }
-    Ok(Stored { catalog, covered, generation })
+    Ok(Stored { catalog, covered, time, cluster, generation })
 }
 
-struct Take<'a>(&'a [u8]);
-
-impl<'a> Take<'a> {
-    fn bytes(&mut self, count: usize) -> Result<&'a [u8], &'static str> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or("it ends too early")?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], &'static str> {
-        Ok(self.bytes(LENGTH)?.try_into().expect("as many bytes as were asked for"))
-    }
-
-    fn u16(&mut self) -> Result<u16, &'static str> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Result<u32, &'static str> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, &'static str> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn index(&mut self) -> Result<Option<LogIndex>, &'static str> {
-        Ok(Some(self.u64()?).filter(|index| *index != NOTHING).map(LogIndex::new))
-    }
+fn index_of(stored: u64) -> Option<LogIndex> {
+    Some(stored).filter(|index| *index != NOTHING).map(LogIndex::new)
 }

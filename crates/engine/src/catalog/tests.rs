@@ -2,10 +2,12 @@
 
 use std::num::NonZeroU16;
 
+use gapless_consensus::ClusterId;
 use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
 
 use super::*;
+use crate::log_time::LogTime;
 
 fn definition(name: &str, partitions: u16) -> Definition {
     Definition::new(Name::new(name).unwrap(), NonZeroU16::new(partitions).unwrap())
@@ -84,10 +86,16 @@ fn the_file_holds_what_was_written_and_every_flipped_bit_is_found() {
     catalog.command(CatalogCommand::Freeze(partitions[1]));
     catalog.command(CatalogCommand::Drop(NamespaceId::new(17)));
     catalog.set_at(LogIndex::new(7));
-    let stored = StoredCatalog { catalog, covered: Some(LogIndex::new(5)), generation: 3 };
+    let time = LogTime::from_millis(11).unwrap();
+    let cluster = Some(ClusterId::from_bytes(*b"the cluster's id"));
+    let stored = StoredCatalog { catalog, covered: Some(LogIndex::new(5)), time, cluster, generation: 3 };
     file.write(&stored).unwrap();
     assert_eq!(file.read().unwrap(), stored);
     let bytes = encode_catalog(&stored);
+    assert_eq!(&bytes[..8], b"GAPLCAT2");
+    assert_eq!(bytes[12..36], [3, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(&bytes[36..52], b"the cluster's id");
+    assert_eq!(bytes[52..64], [18, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
     for bit in 0..bytes.len() * 8 {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use gapless_consensus::network::switchboard::Switchboard;
-use gapless_consensus::{Members, NodeId, Start};
+use gapless_consensus::{ClusterId, Members, NodeId, Start};
 use gapless_engine::log_time::Clock;
+use gapless_engine::retention::Domain;
 use gapless_engine::{
     Acknowledgement, Config, Consistency, Engine, Leader, Peers, ReadError, ReadOptions, Report, WriteError,
     WriteOptions,
@@ -17,7 +18,7 @@ use gapless_log::Drive;
 use gapless_log::io::Io;
 use gapless_log::io::faulty::FaultyIo;
 use gapless_partition::{Committed, Definition, Direction, Operation, Outcome, View, Write};
-use gapless_types::{IdempotencyKey, Name, PartitionId, WorkspaceId, WorkspaceOffset};
+use gapless_types::{IdempotencyKey, LogIndex, Name, PartitionId, WorkspaceId, WorkspaceOffset};
 
 pub(crate) fn id(node: u64) -> NodeId {
     NodeId::new(node)
@@ -28,6 +29,8 @@ pub(crate) struct Seat {
     pub(crate) io: FaultyIo,
     pub(crate) clock: Arc<OffClock>,
     pub(crate) engine: Option<Engine>,
+    pub(crate) cluster: ClusterId,
+    pub(crate) domains: Vec<(Domain, LogIndex)>,
     start: Start,
 }
 
@@ -110,7 +113,8 @@ impl Cluster {
 
     pub(crate) fn seat(&mut self, node: u64, start: Start) {
         let clock = Arc::new(OffClock { start: self.began, off: Mutex::default() });
-        self.seats.insert(id(node), Seat { io: FaultyIo::new(node), clock, engine: None, start });
+        let (io, cluster) = (FaultyIo::new(node), ClusterId::from_bytes(*b"the cluster's id"));
+        self.seats.insert(id(node), Seat { io, clock, engine: None, cluster, domains: Vec::new(), start });
     }
 
     /// Opens a node on what survived it.
@@ -129,7 +133,7 @@ impl Cluster {
         seat.engine.is_some()
     }
 
-    fn config(&self, node: NodeId) -> Config {
+    pub(crate) fn config(&self, node: NodeId) -> Config {
         let seat = &self.seats[&node];
         let board = Arc::new(self.board.clone());
         let mut config = Config::new(format!("node-{node}"), node, seat.start.clone(), board);
@@ -149,6 +153,8 @@ impl Cluster {
         config.clock = seat.clock.clone();
         config.peers = Arc::new(self.hub.clone());
         config.housekeeping.max_retained_bytes = self.max_retained_bytes;
+        config.cluster = Some(seat.cluster);
+        config.domains = seat.domains.clone();
         config
     }
 
@@ -159,6 +165,32 @@ impl Cluster {
         let seat = self.seats.get_mut(&node).unwrap();
         seat.io.memory().power_cut();
         seat.engine.take().unwrap().kill().await;
+    }
+
+    /// Ends all nodes, and opens them with clocks that are this much ahead.
+    pub(crate) async fn restart_all_with_clocks(&mut self, off: Duration) {
+        self.restart_all_with_clocks_except(&[], off).await;
+    }
+
+    pub(crate) async fn restart_all_with_clocks_except(&mut self, except: &[NodeId], off: Duration) {
+        for node in self.running() {
+            self.kill(node).await;
+        }
+        let nodes: Vec<NodeId> = self.seats.keys().copied().collect();
+        for node in nodes.into_iter().filter(|node| !except.contains(node)) {
+            *self.seats[&node].clock.off.lock().unwrap() = off;
+            self.start(node).await;
+        }
+    }
+
+    /// Waits until the log of a node begins behind an entry.
+    pub(crate) async fn cut_beyond(&self, node: NodeId, index: u64) {
+        let engine = self.engine(node);
+        eventually("the log was cut", || {
+            let progress = *engine.replicator().progress().borrow();
+            progress.first_kept.is_some_and(|first| first.get() > index)
+        })
+        .await;
     }
 
     pub(crate) async fn close_all(&mut self) {

@@ -12,9 +12,11 @@ mod disk;
 #[path = "../cluster/harness.rs"]
 mod harness;
 mod isolation;
+mod length;
 mod opening;
 mod power;
 mod replicated_log;
+mod throttling;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -113,12 +113,7 @@ async fn with_one_far_behind() -> (Cluster, gapless_engine::NodeId) {
     for number in 4..40 {
         cluster.write(number, &sale(number % 2)).await;
     }
-    let engine = cluster.engine(leader);
-    eventually("the log was cut", || {
-        let progress = *engine.replicator().progress().borrow();
-        progress.first_kept.is_some_and(|first| first.get() > 20)
-    })
-    .await;
+    cluster.cut_beyond(leader, 20).await;
     (cluster, away)
 }
 

@@ -1,0 +1,181 @@
+//! What waits for one partition: entries, marks between them, and from where on the replicated log has to be read instead.
+//!
+//! Invariants
+//! - Entries are taken in the order of the log, none left out, none twice.
+//! - A mark is served behind its entry and in front of the next.
+//!
+//! Must not know: who applies, threads, locks.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gapless_types::{LogIndex, PartitionOffset};
+use tokio::sync::oneshot;
+
+use super::QueueLimits;
+use crate::log_time::LogTime;
+
+/// Commands that are applied in one go, about: readers get in between.
+const SLICE_COMMANDS: usize = 512;
+/// Bytes of commands that are applied in one go, about.
+const SLICE_BYTES: u64 = 4 << 20;
+
+/// What an entry has for one partition.
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    pub(crate) index: LogIndex,
+    pub(crate) time: LogTime,
+    pub(crate) commands: Vec<(PartitionOffset, Bytes)>,
+}
+
+impl Work {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.commands.iter().map(|(_, command)| command.len() as u64 + 64).sum()
+    }
+}
+
+/// A place in the order at which somebody wants the state of the partition.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    /// Behind this entry, and in front of the next.
+    pub(crate) at: LogIndex,
+    pub(crate) reply: oneshot::Sender<Marked>,
+}
+
+/// The state at a mark: durable, and readable as long as it is held.
+#[derive(Debug)]
+pub(crate) struct Marked {
+    pub(crate) view: gapless_partition::View,
+}
+
+/// What the worker does next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Mark(Mark),
+    Apply(Vec<Work>),
+    /// Read from the replicated log, from here on.
+    CatchUp(LogIndex),
+    Checkpoint,
+    Idle,
+}
+
+/// What waits.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    /// Each with the time it came at.
+    work: VecDeque<(Duration, Work)>,
+    bytes: u64,
+    pub(super) marks: VecDeque<Mark>,
+    /// The first entry that is not in the queue, if it fell behind.
+    detached: Option<LogIndex>,
+    pub(super) wants_checkpoint: bool,
+    /// When the oldest came of what is being applied, or is read from the replicated log.
+    taken_since: Option<Duration>,
+    /// Times it was detached.
+    detachments: u64,
+    /// Nothing is written any more.
+    pub(super) abandoned: bool,
+}
+
+impl Queue {
+    /// When the oldest came of what has no outcome yet.
+    fn waiting_since(&self) -> Option<Duration> {
+        self.taken_since.or_else(|| self.work.front().map(|(since, _)| *since))
+    }
+
+    pub(super) fn push(&mut self, work: Work, now: Duration, limits: &QueueLimits) {
+        if self.detached.is_some() {
+            return;
+        }
+        let bytes = work.bytes();
+        let full = self.work.len() >= limits.entries || self.bytes.saturating_add(bytes) > limits.bytes;
+        if full && !self.work.is_empty() {
+            self.detached = Some(work.index);
+            self.detachments += 1;
+        } else {
+            self.bytes += bytes;
+            self.work.push_back((now, work));
+        }
+    }
+
+    /// What comes next: a mark in front of everything else, then what is queued, then what has to be read from the replicated log.
+    pub(super) fn next_step(&mut self) -> Step {
+        let next = self.work.front().map(|(_, work)| work.index).or(self.detached);
+        if let Some(mark) = self.marks.front()
+            && next.is_none_or(|next| mark.at < next)
+        {
+            return Step::Mark(self.marks.pop_front().expect("there is one"));
+        }
+        if self.work.is_empty() {
+            if let Some(from) = self.detached {
+                return Step::CatchUp(from);
+            }
+            self.taken_since = None;
+            return match std::mem::take(&mut self.wants_checkpoint) {
+                true => Step::Checkpoint,
+                false => Step::Idle,
+            };
+        }
+        // Under load a checkpoint comes between two slices: otherwise it never would.
+        if std::mem::take(&mut self.wants_checkpoint) {
+            return Step::Checkpoint;
+        }
+        let end = self.marks.front().map(|mark| mark.at);
+        self.taken_since = self.work.front().map(|(since, _)| *since);
+        let (mut slice, mut commands, mut bytes) = (Vec::new(), 0, 0);
+        while let Some((_, work)) = self.work.front() {
+            if commands >= SLICE_COMMANDS || bytes >= SLICE_BYTES || end.is_some_and(|end| work.index > end) {
+                break;
+            }
+            let (_, work) = self.work.pop_front().expect("there is one");
+            commands += work.commands.len();
+            bytes += work.bytes();
+            slice.push(work);
+        }
+        self.bytes -= bytes;
+        Step::Apply(slice)
+    }
+
+    pub(super) fn caught_up(&mut self, read: LogIndex, dispatched: Option<LogIndex>) -> bool {
+        if dispatched <= Some(read) {
+            self.detached = None;
+            return true;
+        }
+        self.detached = read.next();
+        false
+    }
+
+    pub(super) fn detach_from(&mut self, index: LogIndex) {
+        self.taken_since = self.waiting_since();
+        self.work.clear();
+        self.bytes = 0;
+        self.detached = Some(index);
+    }
+
+    pub(super) fn give_up(&mut self) {
+        self.taken_since = None;
+        self.work.clear();
+        self.bytes = 0;
+    }
+
+    pub(super) fn backlog(&self) -> Backlog {
+        Backlog {
+            entries: self.work.len(),
+            bytes: self.bytes,
+            detached: self.detached.is_some(),
+            waiting_since: self.waiting_since(),
+            detachments: self.detachments,
+        }
+    }
+}
+
+/// What waits for a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Backlog {
+    pub(crate) entries: usize,
+    pub(crate) bytes: u64,
+    pub(crate) detached: bool,
+    pub(crate) waiting_since: Option<Duration>,
+    pub(crate) detachments: u64,
+}

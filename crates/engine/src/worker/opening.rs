@@ -1,0 +1,80 @@
+//! Opening a partition, for the first time or again: where it stands, and whether that is what it has to have.
+//!
+//! Invariants
+//! - A partition that has less than it had on stable storage is not taken for a new one: it is quarantined.
+//!
+//! Must not know: other partitions.
+
+use std::sync::PoisonError;
+
+use gapless_partition::Partition;
+use gapless_types::PartitionOffset;
+
+use super::{End, reach_of, report, with_causes};
+use crate::node::Node;
+use crate::slot::{PartitionState, Slot};
+use crate::watermarks::{Opened, Reach};
+
+/// The first half of opening: where the partition stands.
+pub(crate) fn begin(node: &Node, slot: &Slot) -> Result<Option<Reach>, String> {
+    let failed = |error: gapless_partition::OpenError| with_causes(&error);
+    let opening = Partition::begin(&node.io, &slot.dir, slot.id, &node.partition_options).map_err(failed)?;
+    let at = opening.last().map_err(failed)?;
+    *slot.opening.lock().unwrap_or_else(PoisonError::into_inner) = Some(opening);
+    Ok(at.map(|(offset, index)| Reach { offset, index }))
+}
+
+pub(super) fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<PartitionState, End> {
+    let failed = |error: &dyn std::error::Error| End::Failed(with_causes(error));
+    let begun = slot.opening.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let was_begun = begun.is_some();
+    let (partition, _) = match (begun, slot.partition().take()) {
+        (Some(opening), _) => opening.finish().map_err(|error| failed(&error))?,
+        (None, Some(stopped)) => {
+            stopped.reopen(&node.io, &slot.dir, &node.partition_options).map_err(|error| failed(&error))?
+        }
+        (None, None) => Partition::open(&node.io, &slot.dir, slot.id, &node.partition_options)
+            .map_err(|error| failed(&error))?,
+    };
+    let reach = reach_of(&partition);
+    let lost = lost_outcomes(node, slot, reach);
+    if lost.is_none() && was_begun {
+        let synced = partition.synced().min(reach.map(|reach| reach.offset));
+        let opened = Opened { applied: reach, synced, checkpoint: None };
+        let _ = node.core().watermarks.open(slot.id, slot.incarnation, opened);
+    }
+    if let Some(lost) = lost {
+        report(slot, &partition);
+        *slot.partition() = Some(partition);
+        return Err(End::Quarantined(lost));
+    }
+    // A partition that is opened again may have lost outcomes that it had not written yet, and its queue with them.
+    let fresh = was_begun || (first && reach.is_none());
+    if !fresh {
+        let kept = node.first_kept();
+        slot.detach_from(reach.map_or(kept, |reach| reach.index.max(kept)));
+    }
+    report(slot, &partition);
+    let quarantined = partition.fault().filter(|fault| fault.is_quarantine()).map(ToString::to_string);
+    *slot.partition() = Some(partition);
+    match quarantined {
+        Some(reason) => Err(End::Quarantined(reason)),
+        None if fresh => Ok(PartitionState::Serving),
+        None => Ok(PartitionState::CatchingUp),
+    }
+}
+
+/// What a partition has to have, and has not: its log is gone, or another one.
+fn lost_outcomes(node: &Node, slot: &Slot, reach: Option<Reach>) -> Option<String> {
+    let offset = reach.map(|reach| reach.offset);
+    let synced = node.core().watermarks.marks(slot.id).and_then(|marks| marks.synced);
+    if offset < synced {
+        let shown = |offset: Option<PartitionOffset>| offset.map_or(0, PartitionOffset::get);
+        return Some(format!(
+            "its log ends at outcome {}, and had {} on stable storage",
+            shown(offset),
+            shown(synced)
+        ));
+    }
+    (offset.is_none() && slot.is_begun()).then(|| "its log is gone".to_owned())
+}
