@@ -16,7 +16,7 @@ use gapless_types::{GroupId, LogIndex, PartitionId};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::admission::AdmissionLimits;
+use crate::admission::{AdmissionLimits, Signal};
 use crate::barriers::Barriers;
 use crate::cutting::Cutting;
 use crate::dispatcher::{Dispatcher, close_partitions, reset_partitions, start_workers};
@@ -76,6 +76,8 @@ pub struct Config {
     pub partitions: gapless_partition::Options,
     /// What is admitted.
     pub admission: AdmissionLimits,
+    /// What else can stop writes.
+    pub signal: Option<Arc<dyn Signal>>,
     /// What is recalled.
     pub recall: RecallLimits,
     /// Checkpoints, and how much of the replicated log is kept.
@@ -123,6 +125,7 @@ impl Config {
             log: gapless_log::Options::replicated(),
             partitions: gapless_partition::Options::new(),
             admission: AdmissionLimits::default(),
+            signal: None,
             recall: RecallLimits::default(),
             housekeeping: Housekeeping::default(),
             masters: Masters::Hash,

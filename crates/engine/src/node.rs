@@ -191,7 +191,7 @@ impl Node {
         let earlier = generation
             .checked_sub(1)
             .map(|generation| Earlier { generation, partitions: durable.catalog.partitions().collect() });
-        let admission = Admission::new(config.admission, config.clock.clone(), None)
+        let admission = Admission::new(config.admission, config.clock.clone(), config.signal.clone())
             .map_err(|error| OpenError::Configuration(error.to_string()))?;
         Ok(Self {
             id: config.node,
