@@ -7,6 +7,7 @@
 mod arguments;
 mod bench;
 mod deny;
+mod dev;
 mod fuzz;
 mod process;
 mod soak;

@@ -16,6 +16,7 @@ mod barrier;
 pub mod check;
 pub mod definition;
 pub mod event;
+pub mod json;
 pub mod ledger;
 mod namespaces;
 mod page;

@@ -3,6 +3,7 @@
 
 mod admin;
 mod calls;
+mod client;
 mod connections;
 mod limits;
 mod races;
