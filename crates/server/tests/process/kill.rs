@@ -8,7 +8,7 @@ use gapless_client::{Client, Ledger, Options, Retry, v1};
 
 use crate::support::Process;
 
-/// How often the server is killed in a normal run.
+/// How often the server is killed in a normal run; `cargo xtask soak kill` has more.
 const CYCLES: u64 = 50;
 /// Writes that each cycle intends.
 const WRITES: u64 = 200;
@@ -34,6 +34,11 @@ fn sale(number: u64) -> v1::WriteRequest {
 fn client(process: &Process) -> Client {
     let retry = Retry { deadline: Duration::from_secs(60), ..Retry::default() };
     Client::new(std::slice::from_ref(&process.address)).unwrap().with(Options { retry, ..Options::default() })
+}
+
+/// A number that a longer run sets.
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |number| number.parse().unwrap())
 }
 
 /// What a client was told: by key, without the flag that says whether it was told before.
@@ -71,14 +76,16 @@ async fn until_killed(process: Process, from: u64, enough: usize, told: &mut Tol
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_in_the_middle_of_writes_loses_nothing_and_repeats_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let mut random = fastrand::Rng::with_seed(7);
+    let (cycles, seed) = (number("GAPLESS_KILL_CYCLES", CYCLES), number("GAPLESS_KILL_SEED", 7));
+    println!("{cycles} cycles with seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
     let mut told = Told::new();
     let mut process = Process::serve(dir.path());
     client(&process)
         .apply_namespace(v1::ApplyNamespaceRequest { definition: SHOP.to_owned() })
         .await
         .unwrap();
-    for cycle in 0..CYCLES {
+    for cycle in 0..cycles {
         let from = cycle * WRITES;
         until_killed(process, from, random.usize(0..150), &mut told).await;
         process = Process::serve(dir.path());
@@ -89,12 +96,12 @@ async fn a_server_killed_in_the_middle_of_writes_loses_nothing_and_repeats_nothi
         }
         assert_eq!(told.len() as u64, from + WRITES, "cycle {cycle}: every write has its answer");
     }
-    check(&process, &told).await;
+    check(&process, &told, cycles * WRITES / WORKSPACES).await;
     assert!(process.terminate().success());
 }
 
 /// What can be read is what was told: all of it, and nothing else.
-async fn check(process: &Process, told: &Told) {
+async fn check(process: &Process, told: &Told, each: u64) {
     for workspace in 0..WORKSPACES {
         let request =
             v1::ReadWorkspaceRequest { namespace: "shop".to_owned(), workspace, ..Default::default() };
@@ -108,6 +115,6 @@ async fn check(process: &Process, told: &Told) {
             assert_eq!((first.workspace_offset, &first.tx_id), (number, &event.tx_id), "ACK-1");
             assert!(keys.insert(event.idempotency_key.clone()), "nothing happens twice");
         }
-        assert_eq!(events.len() as u64, CYCLES * WRITES / WORKSPACES);
+        assert_eq!(events.len() as u64, each);
     }
 }

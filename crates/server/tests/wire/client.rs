@@ -27,7 +27,7 @@ async fn sell(ledger: &impl Ledger, workspace: u64) -> Vec<u64> {
     let request = v1::ReadWorkspaceRequest { namespace: "shop".to_owned(), workspace, ..Default::default() };
     let events: Vec<_> = ledger.read_workspace(request).await.unwrap().map(Result::unwrap).collect().await;
     assert_eq!(events.len(), 4);
-    let streamed = (10..20).map(|number| sale(workspace, number));
+    let streamed = (10..20).map(move |number| sale(workspace, number));
     let answers: Vec<_> = ledger.write_stream(stream::iter(streamed).boxed()).collect().await;
     assert!(answers.len() == 10 && answers.iter().all(Result::is_ok));
     let what = Some(v1::subscribe_request::What::Workspace(workspace));
