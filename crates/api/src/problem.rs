@@ -109,6 +109,10 @@ impl Problem {
 
     /// The same with one more detail.
     #[must_use]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "numbers, ids and texts alike, without a & at every call"
+    )]
     pub fn with(mut self, name: &str, value: impl ToString) -> Self {
         self.details.insert(name.to_owned(), value.to_string());
         self

@@ -102,7 +102,7 @@ async fn serve(
     let silent = async {
         tokio::time::sleep(limits.header_timeout).await;
         if spoke.enough() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     };
     tokio::select! {

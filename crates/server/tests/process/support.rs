@@ -7,7 +7,8 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 /// The program, without anything of the environment that would change what it does.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gapless"));
-    command.env_remove("GAPLESS_SERVER").stdin(Stdio::null());
+    // Started by cargo, it would tell people to start it by cargo.
+    command.env_remove("GAPLESS_SERVER").env_remove("CARGO_MANIFEST_DIR").stdin(Stdio::null());
     command
 }
 
