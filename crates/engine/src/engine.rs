@@ -184,6 +184,8 @@ pub struct PartitionReport {
     pub queued_entries: usize,
     /// Bytes that wait for it.
     pub queued_bytes: u64,
+    /// How long the oldest of them has waited.
+    pub queued_for: Option<Duration>,
     /// Times that it fell so far behind that it read from the replicated log.
     pub detachments: u64,
 }
@@ -270,6 +272,11 @@ impl Engine {
         self.0.node.cluster
     }
 
+    /// Which node it is.
+    pub fn id(&self) -> NodeId {
+        self.0.node.id
+    }
+
     /// Consensus, for membership and leadership.
     pub fn replicator(&self) -> &Arc<dyn Replicator> {
         self.0.node.replicator()
@@ -319,6 +326,7 @@ impl Engine {
                 marks,
                 queued_entries: backlog.entries,
                 queued_bytes: backlog.bytes,
+                queued_for: backlog.waiting_since.map(|since| node.clock.monotonic().saturating_sub(since)),
                 detachments: backlog.detachments,
             }
         };
