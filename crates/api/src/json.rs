@@ -9,10 +9,14 @@ use std::sync::LazyLock;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use prost::Message;
-use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
+use prost_reflect::{
+    DescriptorPool, DynamicMessage, Kind, MessageDescriptor, ReflectMessage, SerializeOptions,
+};
 use serde_json::Value;
 
 use crate::FILE_DESCRIPTORS;
+use crate::check::Check;
+use crate::problem::Problem;
 
 static POOL: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(FILE_DESCRIPTORS).expect("the build made the descriptors"));
@@ -22,9 +26,7 @@ static POOL: LazyLock<DescriptorPool> =
 /// # Panics
 /// If there is no such message, or the message is another one: both are mistakes of this program.
 pub fn to_json(name: &str, message: &impl Message) -> Value {
-    let descriptor =
-        POOL.get_message_by_name(&format!("gapless.v1.{name}")).expect("the protocol has this message");
-    let decoded = DynamicMessage::decode(descriptor, message.encode_to_vec().as_slice());
+    let decoded = DynamicMessage::decode(self::message(name), message.encode_to_vec().as_slice());
     let decoded = decoded.expect("a message is what its name says");
     let options = SerializeOptions::new()
         .stringify_64_bit_integers(false)
@@ -35,6 +37,75 @@ pub fn to_json(name: &str, message: &impl Message) -> Value {
         .expect("every message has a form in JSON");
     show_payloads(&mut value);
     value
+}
+
+/// The bytes of a message of `gapless.v1` with these fields, given as text: a path and a query have nothing else.
+///
+/// A field of [`crate::v1::ReadOptions`] goes into the message's `options`. Bytes are the text itself.
+///
+/// # Errors
+/// Every field that there is none of, and every text that is none of its values.
+pub fn from_fields<'a>(
+    name: &str,
+    fields: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Vec<u8>, Problem> {
+    let mut message = DynamicMessage::new(message(name));
+    let mut check = Check::default();
+    for (field, text) in fields {
+        if !set(&mut message, field, text, &mut check) {
+            let has_options = message.descriptor().get_field_by_name("options").is_some();
+            let options = message.get_field_by_name_mut("options").filter(|_| has_options);
+            let in_options = match options {
+                Some(prost_reflect::Value::Message(options)) => set(options, field, text, &mut check),
+                _ => false,
+            };
+            if !in_options {
+                check.add(field, "is not known here");
+            }
+        }
+    }
+    check.end()?;
+    Ok(message.encode_to_vec())
+}
+
+/// The bytes of a message of `gapless.v1` that is given as JSON.
+///
+/// # Errors
+/// If it is not of the form that the protocol says.
+pub fn from_json(name: &str, value: &Value) -> Result<Vec<u8>, Problem> {
+    let decoded = DynamicMessage::deserialize(message(name), value);
+    let message = decoded.map_err(|error| Problem::violation("body", error.to_string()))?;
+    Ok(message.encode_to_vec())
+}
+
+/// Sets a field to what a text says; whether there is such a field.
+fn set(message: &mut DynamicMessage, name: &str, text: &str, check: &mut Check) -> bool {
+    let Some(field) = message.descriptor().get_field_by_name(name) else { return false };
+    let value = match field.kind() {
+        Kind::String => Some(prost_reflect::Value::String(text.to_owned())),
+        Kind::Bytes => Some(prost_reflect::Value::Bytes(text.as_bytes().to_vec().into())),
+        Kind::Uint64 => text.parse().ok().map(prost_reflect::Value::U64),
+        Kind::Uint32 => text.parse().ok().map(prost_reflect::Value::U32),
+        Kind::Bool => text.parse().ok().map(prost_reflect::Value::Bool),
+        Kind::Enum(values) => {
+            let full = format!("{}_{}", values.name().to_uppercase(), text.to_uppercase());
+            values.get_value_by_name(&full).map(|value| prost_reflect::Value::EnumNumber(value.number()))
+        }
+        _ => None,
+    };
+    match value {
+        Some(value) => message.set_field(&field, value),
+        None => check.add(name, format_args!("`{text:.80}` is none of its values")),
+    }
+    true
+}
+
+/// What the protocol says of a message of `gapless.v1`.
+///
+/// # Panics
+/// If there is no such message: a mistake of this program.
+pub fn message(name: &str) -> MessageDescriptor {
+    POOL.get_message_by_name(&format!("gapless.v1.{name}")).expect("the protocol has this message")
 }
 
 /// Puts JSON where it was encoded, wherever an event is.

@@ -1,7 +1,7 @@
-//! A node of the ledger behind a socket: gRPC, health and reflection on one port.
+//! A node of the ledger behind a socket: gRPC, health, reflection and HTTP on one port.
 //!
 //! ```text
-//!  socket ──▶ accept (limits) ──▶ one router ──▶ LedgerService, AdminService ──▶ gapless_api ──▶ engine
+//!  socket ──▶ accept (limits) ──▶ one router ──▶ LedgerService, AdminService, http ──▶ gapless_api ──▶ engine
 //! ```
 //!
 //! Must not know: what a call means, how the engine keeps its promises.
@@ -9,6 +9,7 @@
 mod accept;
 mod admin_service;
 mod call;
+mod http;
 mod ledger_service;
 mod rate;
 mod server;

@@ -18,6 +18,7 @@ use tonic::service::Routes;
 
 use crate::accept;
 use crate::admin_service::AdminService;
+use crate::http::{self, Http};
 use crate::ledger_service::LedgerService;
 
 /// Longest message that is read, in bytes. What is longer than a write may be, but not absurdly so, is told so by name.
@@ -109,17 +110,27 @@ impl Server {
         let (closing, closed) = watch::channel(false);
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
-        let ledger = LedgerService::new(LedgerCalls::new(engine.clone()), config.limits, closed.clone());
-        let admin =
-            AdminService::new(AdminCalls::new(engine.clone(), env!("CARGO_PKG_VERSION")), config.limits);
+        let (serving, served) = watch::channel(false);
+        let ledger = LedgerCalls::new(engine.clone());
+        let admin = AdminCalls::new(engine.clone(), env!("CARGO_PKG_VERSION"));
+        let http = Http {
+            engine: engine.clone(),
+            ledger: ledger.clone(),
+            admin: admin.clone(),
+            limits: config.limits,
+            serving: served,
+            closing: closed.clone(),
+        };
+        let ledger = LedgerService::new(ledger, config.limits, closed.clone());
+        let admin = AdminService::new(admin, config.limits);
         let routes = Routes::new(LedgerServer::new(ledger).max_decoding_message_size(MAX_MESSAGE_BYTES))
             .add_service(AdminServer::new(admin).max_decoding_message_size(MAX_MESSAGE_BYTES))
             .add_service(health_service)
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?);
-        let router = routes.prepare().into_axum_router();
+        let router = routes.prepare().into_axum_router().merge(http::router(http));
         let accepting = tokio::spawn(accept::run(listener, router, config.limits, closed));
-        tokio::spawn(tell_health(engine, health.clone(), closing.subscribe()));
+        tokio::spawn(tell_health(engine, health.clone(), serving, closing.subscribe()));
         Ok(Self { address, closing, accepting, health })
     }
 
@@ -146,6 +157,7 @@ const SERVICES: [&str; 3] = ["", "gapless.v1.Ledger", "gapless.v1.Admin"];
 async fn tell_health(
     engine: Engine,
     health: tonic_health::server::HealthReporter,
+    serving: watch::Sender<bool>,
     mut closing: watch::Receiver<bool>,
 ) {
     let ready = async {
@@ -156,6 +168,7 @@ async fn tell_health(
         () = ready => {}
         _ = closing.wait_for(|closing| *closing) => return,
     }
+    serving.send_replace(true);
     for service in SERVICES {
         if !*closing.borrow() {
             health.set_service_status(service, tonic_health::ServingStatus::Serving).await;

@@ -99,7 +99,7 @@ fn entities_sequences_namespaces_partitions_and_the_node_are_shown() {
     assert!(process.says(&["namespace", "show", "shop"]).contains("invoice = 1"));
     assert_eq!(process.says(&["partitions", "shop", "-o", "raw"]), "shop/0 serving\nshop/1 serving\n");
     let partition = process.says(&["partitions", "-o", "json"]);
-    assert_eq!(json(partition.lines().nth(1).unwrap())["applied_offset"], 2);
+    assert_eq!(json(partition.lines().nth(1).unwrap())["highest_offset"], 2);
     assert_eq!(process.says(&["cluster", "status", "-o", "raw"]), "ready\n");
     assert_eq!(process.says(&["record", "list", "shop/1", "-o", "json"]), "");
     assert!(process.refuses(&["record", "get", "shop/1", "200001"]).contains("has no record 200001"));

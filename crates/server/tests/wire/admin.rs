@@ -52,7 +52,14 @@ async fn partitions_are_listed_frozen_and_thawed() {
     let written_to = written(&mut ledger, sale(4, 1)).await;
     assert_eq!(written_to.partition, 1);
     let list = v1::ListPartitionsRequest { namespace: "shop".to_owned(), ..Default::default() };
-    let partitions = admin.list_partitions(list.clone()).await.unwrap().into_inner().partitions;
+    let mut partitions = Vec::new();
+    // A mark follows the acknowledgement.
+    for _ in 0..1000 {
+        partitions = admin.list_partitions(list.clone()).await.unwrap().into_inner().partitions;
+        if partitions[1].applied_offset == written_to.partition_offset {
+            break;
+        }
+    }
     assert_eq!(partitions.iter().map(|found| found.partition).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!(partitions[1].applied_offset, written_to.partition_offset);
     for found in &partitions {

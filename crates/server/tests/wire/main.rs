@@ -5,6 +5,7 @@ mod admin;
 mod calls;
 mod client;
 mod connections;
+mod http;
 mod limits;
 mod races;
 mod streams;

@@ -1,0 +1,49 @@
+//! Requests from what HTTP has: a path, a query, a body.
+
+use axum::body::Body;
+use axum::extract::RawPathParams;
+use gapless_api::json::from_fields;
+use gapless_api::{Problem, ProblemKind};
+use percent_encoding::percent_decode_str;
+use prost::Message;
+
+/// Longest body that is read, in bytes: a write of 4 MiB, with what JSON and base64 add to it.
+const MAX_BODY_BYTES: usize = 8 << 20;
+
+/// The request of a call, from path and query.
+pub(super) fn request<Q: Message + Default>(
+    call: &str,
+    path: &RawPathParams,
+    query: Option<&str>,
+) -> Result<Q, Problem> {
+    let query = pairs(query.unwrap_or_default())?;
+    let in_query = query.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    decoded(&from_fields(&format!("{call}Request"), path.iter().chain(in_query))?)
+}
+
+/// A message from its bytes.
+pub(super) fn decoded<Q: Message + Default>(bytes: &[u8]) -> Result<Q, Problem> {
+    Q::decode(bytes).map_err(|error| Problem::new(ProblemKind::Internal, "INTERNAL", error.to_string()))
+}
+
+/// The names and values of a query.
+fn pairs(query: &str) -> Result<Vec<(String, String)>, Problem> {
+    let decode = |text: &str| {
+        let spaced = text.replace('+', " ");
+        let decoded = percent_decode_str(&spaced).decode_utf8().map(std::borrow::Cow::into_owned);
+        decoded.map_err(|_| Problem::violation("query", "is not UTF-8"))
+    };
+    let pair = |pair: &str| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Ok((decode(name)?, decode(value)?))
+    };
+    query.split('&').filter(|pair| !pair.is_empty()).map(pair).collect()
+}
+
+/// A body as text.
+pub(super) async fn text(body: Body) -> Result<String, Problem> {
+    let bytes = axum::body::to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| {
+        Problem::violation("body", format!("is longer than {MAX_BODY_BYTES} bytes, or broke off"))
+    })?;
+    String::from_utf8(bytes.into()).map_err(|_| Problem::violation("body", "is not UTF-8"))
+}
