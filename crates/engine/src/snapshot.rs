@@ -19,6 +19,7 @@ use futures_util::future::BoxFuture;
 use gapless_consensus::{MachineFault, SnapshotBody, SnapshotSource};
 use gapless_log::{Log, Options};
 use gapless_partition::{Direction, View};
+use gapless_types::limits::MAX_READ_BYTES;
 use gapless_types::{LogIndex, NamespaceId, PartitionId, PartitionIndex, PartitionOffset, Position};
 use tokio::sync::oneshot;
 
@@ -255,9 +256,10 @@ async fn receive(
         let log = node.workers.run(open).await?;
         let mut next = 1;
         while next <= count {
-            let mut records = Vec::new();
-            while records.len() < PAGE && next + (records.len() as u64) <= count {
+            let (mut records, mut bytes) = (Vec::new(), 0);
+            while records.len() < PAGE && bytes < MAX_READ_BYTES && next + (records.len() as u64) <= count {
                 let length = reader.take(4).await?.get_u32_le() as usize;
+                bytes += length;
                 records.push(reader.take(length).await?);
             }
             let (log, first) = (log.clone(), next);

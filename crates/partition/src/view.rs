@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gapless_log::Log;
 use gapless_store::{Direction, ReadError, Snapshot, Space};
+use gapless_types::limits::MAX_READ_BYTES;
 use gapless_types::{
     ClientSequence, Name, PartitionId, PartitionOffset, RecordId, SequenceId, WorkspaceId, WorkspaceOffset,
 };
@@ -120,7 +121,8 @@ impl View {
         self.schema.as_ref()
     }
 
-    /// Outcomes of the partition from `from` on, at most `limit`, upwards or downwards.
+    /// Outcomes of the partition from `from` on, at most `limit`, upwards or downwards. Fewer if they are large: none follows when
+    /// those so far have [`MAX_READ_BYTES`].
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -136,8 +138,11 @@ impl View {
             Direction::Forward => (from <= last).then_some(from),
             Direction::Backward => Some(from.min(last)),
         };
-        while let Some(offset) = next.filter(|_| found.len() < limit) {
-            found.push(StoredOutcome::read(&self.log, offset)?);
+        let mut bytes = 0;
+        while let Some(offset) = next.filter(|_| found.len() < limit && bytes < MAX_READ_BYTES) {
+            let outcome = StoredOutcome::read(&self.log, offset)?;
+            bytes += outcome.bytes().len();
+            found.push(outcome);
             next = match direction {
                 Direction::Forward => offset.next().filter(|next| *next <= last),
                 Direction::Backward => offset.previous(),
@@ -154,7 +159,8 @@ impl View {
         stored.outcome(self.partition, &self.log)
     }
 
-    /// Events of a workspace from `from` on, at most `limit`, upwards or downwards.
+    /// Events of a workspace from `from` on, at most `limit`, upwards or downwards. Fewer if they are large: none follows when those
+    /// so far have [`MAX_READ_BYTES`].
     ///
     /// # Errors
     /// If store or log cannot be read.
@@ -170,12 +176,17 @@ impl View {
             Direction::Forward => key(from.get())..=key(u64::MAX),
             Direction::Backward => key(0)..=key(from.get()),
         };
-        let mut found = Vec::new();
+        let (mut found, mut bytes) = (Vec::new(), 0);
         for row in self.rows.range(range, direction).take(limit) {
             let (_, value) = row?;
             let (offset, _) =
                 rows::index::decode(&value).ok_or(Fault::row("an index row without an offset"))?;
-            found.push(StoredOutcome::read(&self.log, offset)?);
+            let outcome = StoredOutcome::read(&self.log, offset)?;
+            bytes += outcome.bytes().len();
+            found.push(outcome);
+            if bytes >= MAX_READ_BYTES {
+                break;
+            }
         }
         Ok(found)
     }

@@ -6,6 +6,7 @@ mod harness;
 
 use gapless_partition::{Condition, NewId, Operation, Outcome, RefusalCode, Value, Write};
 use gapless_store::Direction;
+use gapless_types::limits::MAX_READ_BYTES;
 use gapless_types::{PartitionOffset, RecordId, WorkspaceOffset};
 use harness::{Bench, definition, event, name, workspace};
 
@@ -284,5 +285,28 @@ fn an_outcome_changes_its_own_rows_and_not_those_of_earlier_ones_again() {
     // More rows than one batch of the store can hold.
     for round in 0..9000 {
         assert_eq!(bench.commit(&event(1)).workspace_offset.get(), round + 1);
+    }
+}
+
+#[test]
+fn a_page_of_large_events_ends_early_and_always_has_one() {
+    const PAYLOAD: &[u8] = &[7; 1 << 20];
+    let mut bench = Bench::new();
+    for _ in 0..20 {
+        bench.commit(&Write { payload: PAYLOAD, ..event(1) });
+    }
+    let view = bench.partition().view().unwrap();
+    let most = MAX_READ_BYTES / PAYLOAD.len() + 1;
+    for direction in [Direction::Forward, Direction::Backward] {
+        let from = match direction {
+            Direction::Forward => (PartitionOffset::FIRST, WorkspaceOffset::FIRST),
+            Direction::Backward => (view.applied().unwrap(), WorkspaceOffset::new(20).unwrap()),
+        };
+        for limit in [1, 100] {
+            let found = view.outcomes(from.0, limit, direction).unwrap().len();
+            assert!((1..=most).contains(&found) && found <= limit, "{found} outcomes");
+            let found = view.events(workspace(1), from.1, limit, direction).unwrap().len();
+            assert!((1..=most).contains(&found) && found <= limit, "{found} events");
+        }
     }
 }

@@ -6,10 +6,8 @@ use std::sync::Arc;
 
 use gapless_api::v1::admin_server::Admin;
 use gapless_api::{AdminCalls, v1};
-use gapless_types::ClientId;
 use tonic::{Request, Response, Status};
 
-use crate::accept::Peer;
 use crate::call::patience;
 use crate::rate::Rates;
 use crate::server::Limits;
@@ -26,8 +24,8 @@ pub(crate) struct AdminService {
 }
 
 impl AdminService {
-    pub(crate) fn new(calls: AdminCalls, limits: Limits) -> Self {
-        Self { calls, limits, barriers: Arc::new(Rates::default()) }
+    pub(crate) fn new(calls: AdminCalls, limits: Limits, barriers: Arc<Rates>) -> Self {
+        Self { calls, limits, barriers }
     }
 }
 
@@ -72,12 +70,7 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::WaitBarrierRequest>,
     ) -> Result<Response<v1::WaitBarrierResponse>, Status> {
-        let peer = request.extensions().get().map(|Peer(peer)| peer.ip());
-        if let Some(peer) = peer {
-            self.barriers.take(peer, tokio::time::Instant::now())?;
-        }
-        let client = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
-        let client = ClientId::new(&client).expect("an address is shorter than an id may be");
+        let client = self.barriers.caller(request.extensions())?;
         let patience = patience(&request, self.limits.patience);
         Ok(Response::new(self.calls.wait_barrier(&client, request.get_ref(), patience).await?))
     }

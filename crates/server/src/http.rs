@@ -28,6 +28,7 @@ use prost::Message;
 use tokio::sync::watch;
 
 use self::answer::{json, refused};
+use crate::rate::Rates;
 use crate::server::Limits;
 
 /// What every route has at hand.
@@ -37,6 +38,8 @@ pub(crate) struct Http {
     pub(crate) ledger: LedgerCalls,
     pub(crate) admin: AdminCalls,
     pub(crate) limits: Limits,
+    /// How often barriers are waited for.
+    pub(crate) barriers: Arc<Rates>,
     pub(crate) serving: watch::Receiver<bool>,
     pub(crate) closing: watch::Receiver<bool>,
 }
@@ -220,11 +223,12 @@ async fn apply_namespace(State(http): State<Arc<Http>>, request: Request) -> Res
 
 async fn wait_barrier(State(http): State<Arc<Http>>, request: Request) -> Response<Body> {
     let waited = async {
+        let client = http.barriers.caller(request.extensions())?;
         let body = parts::text(request.into_body()).await?;
         let value =
             serde_json::from_str(&body).map_err(|error| Problem::violation("body", error.to_string()))?;
         let request: v1::WaitBarrierRequest = parts::decoded(&from_json("WaitBarrierRequest", &value)?)?;
-        http.admin.wait_barrier(&request, http.patience()).await
+        http.admin.wait_barrier(&client, &request, http.patience()).await
     };
     match waited.await {
         Ok(answer) => json(axum::http::StatusCode::OK, &to_json("WaitBarrierResponse", &answer)),

@@ -5,8 +5,12 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::http::Extensions;
 use gapless_api::{Problem, ProblemKind};
+use gapless_types::ClientId;
 use tokio::time::Instant;
+
+use crate::accept::Peer;
 
 /// Calls that an address may make at once.
 const BURST: u32 = 200;
@@ -26,11 +30,23 @@ struct Bucket {
 }
 
 impl Rates {
+    /// Takes one call of whoever is connected: as whom it counts.
+    ///
+    /// # Errors
+    /// If the address has made too many.
+    pub(crate) fn caller(&self, extensions: &Extensions) -> Result<ClientId, Problem> {
+        let Some(Peer(peer)) = extensions.get() else {
+            return Err(Problem::new(ProblemKind::Internal, "NO_PEER", "a call that came from nowhere"));
+        };
+        self.take(peer.ip(), Instant::now())?;
+        Ok(ClientId::new(&peer.ip().to_string()).expect("an address is shorter than a client id may be"))
+    }
+
     /// Takes one call.
     ///
     /// # Errors
     /// If the address has made too many.
-    pub(crate) fn take(&self, address: IpAddr, now: Instant) -> Result<(), Problem> {
+    fn take(&self, address: IpAddr, now: Instant) -> Result<(), Problem> {
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= ADDRESSES && !buckets.contains_key(&address) {
             // Who has not asked for a while has nothing to be remembered for.

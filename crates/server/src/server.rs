@@ -4,6 +4,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_api::v1::admin_server::AdminServer;
@@ -20,6 +21,7 @@ use crate::accept;
 use crate::admin_service::AdminService;
 use crate::http::{self, Http};
 use crate::ledger_service::LedgerService;
+use crate::rate::Rates;
 
 /// Longest message that is read, in bytes. What is longer than a write may be, but not absurdly so, is told so by name.
 const MAX_MESSAGE_BYTES: usize = 8 << 20;
@@ -113,16 +115,18 @@ impl Server {
         let (serving, served) = watch::channel(false);
         let ledger = LedgerCalls::new(engine.clone());
         let admin = AdminCalls::new(engine.clone(), env!("CARGO_PKG_VERSION"));
+        let barriers = Arc::new(Rates::default());
         let http = Http {
             engine: engine.clone(),
             ledger: ledger.clone(),
             admin: admin.clone(),
             limits: config.limits,
+            barriers: barriers.clone(),
             serving: served,
             closing: closed.clone(),
         };
         let ledger = LedgerService::new(ledger, config.limits, closed.clone());
-        let admin = AdminService::new(admin, config.limits);
+        let admin = AdminService::new(admin, config.limits, barriers);
         let routes = Routes::new(LedgerServer::new(ledger).max_decoding_message_size(MAX_MESSAGE_BYTES))
             .add_service(AdminServer::new(admin).max_decoding_message_size(MAX_MESSAGE_BYTES))
             .add_service(health_service)

@@ -111,6 +111,9 @@ const _: () = assert!(
     "the state repeated at the start of the shortest segment leaves room for records"
 );
 
+/// Outcomes that are read at once have no more bytes than this and one outcome.
+pub const MAX_READ_BYTES: usize = 8 << 20;
+
 #[cfg(test)]
 mod tests {
     use super::*;
