@@ -7,7 +7,9 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use gapless_consensus::message::{AppendRequest, AppendResponse, Entry, EntryId, Vote};
 use gapless_consensus::network::{Channel, Nobody, Route};
-use gapless_consensus::{CommittedBody, Identity, Members, Node, Refusal, Replicator, Start, Term};
+use gapless_consensus::{
+    CommittedBody, Identity, Members, Node, ReadPointError, Refusal, Replicator, Start, Term,
+};
 use gapless_log::io::faulty::{Crash, FaultyIo, OperationKind};
 use gapless_types::LogIndex;
 
@@ -19,6 +21,7 @@ async fn assert_stops(node: &Node) {
     let stopped = node.leadership().borrow().stopped.clone().unwrap();
     assert!(stopped.reason.contains("log"), "{stopped}");
     assert_eq!(node.propose(entry(0)).await, Err(Refusal::Stopped));
+    assert!(matches!(node.read_point().await, Err(ReadPointError::Stopped(_))));
     node.kill().await;
 }
 
