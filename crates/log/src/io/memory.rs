@@ -1,9 +1,9 @@
 //! A disk in memory that knows what is durable.
 //!
 //! Whatever is written is seen at once, and is lost in a power cut unless its sync came first: contents with the sync
-//! of their file, names with the sync of their directory. Directories themselves are durable from the start; one that is
-//! removed comes back unless the one above it was synced. The
-//! cost of a sync follows what is pending, that of a fork how many pages hold anything.
+//! of their file, names with the sync of their directory. Directories themselves are durable from the start; one that
+//! is removed comes back unless the one above it was synced. The cost of a sync follows what is pending, that of a fork
+//! how many pages hold anything.
 //!
 //! Must not know: faults. What survives a power cut other than nothing is decided by the [`super::faulty`] disk.
 
