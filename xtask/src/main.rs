@@ -7,6 +7,7 @@
 mod arguments;
 mod bench;
 mod deny;
+mod dev;
 mod fuzz;
 mod process;
 mod soak;
@@ -28,6 +29,7 @@ The project's own commands. Usage: cargo xtask COMMAND
   soak log [--seeds N] [--from S]     the log on a faulty disk, N seeds (1000) starting with S (0)
   soak properties [--seeds N] [--from S]
                                       the property tests, N seeds (20) starting with S (2)
+  soak kill [--cycles N] [--from S]   a server killed in the middle of writes, N times (500), with seed S (1)
   bench log [--json FILE] [--quick]   the log against a raw file and against its rivals
   bench sequencer [--json FILE] [--quick]
                                       the sequencer: transactions, memory, first number after opening

@@ -8,10 +8,12 @@ use crate::arguments::Arguments;
 use crate::process::{cargo_at_root, exit_code, status, succeeds};
 use crate::workspace::Workspace;
 
-const SOAKS: &str = "`log` and `properties`";
+const SOAKS: &str = "`log`, `properties` and `kill`";
 
 const LOG_SEEDS: u64 = 1000;
 const PROPERTIES_SEEDS: u64 = 20;
+/// As many as `cargo xtask test` has time for, ten times.
+const KILL_CYCLES: u64 = 500;
 
 /// The seed of `cargo xtask test` is 1, so that a soak begins with other ones.
 const PROPERTIES_FROM: u64 = 2;
@@ -29,6 +31,7 @@ pub(crate) fn run(workspace: &Workspace, mut arguments: Arguments) -> Result<Exi
     let (what, from, count): (fn(&Workspace, &Seeds) -> _, _, _) = match arguments.word().as_deref() {
         Some("log") => (log, 0, LOG_SEEDS),
         Some("properties") => (properties, PROPERTIES_FROM, PROPERTIES_SEEDS),
+        Some("kill") => return kill(workspace, arguments),
         Some(other) => bail!("nothing to soak is called `{other}`; there are {SOAKS}"),
         None => bail!("soak what? There are {SOAKS}"),
     };
@@ -57,4 +60,15 @@ fn properties(workspace: &Workspace, seeds: &Seeds) -> Result<ExitCode> {
     }
     println!("{} seeds passed", seeds.count);
     Ok(ExitCode::SUCCESS)
+}
+
+/// A server that is killed in the middle of writes, more often than in a test run, and at other moments.
+fn kill(workspace: &Workspace, mut arguments: Arguments) -> Result<ExitCode> {
+    let cycles = arguments.value("--cycles")?.unwrap_or(KILL_CYCLES);
+    let seed = arguments.value("--from")?.unwrap_or(1);
+    arguments.finish()?;
+    let mut command = cargo_at_root(workspace);
+    command.args(["test", "--package", "gapless", "--test", "process", "kill", "--", "--nocapture"]);
+    command.env("GAPLESS_KILL_CYCLES", cycles.to_string()).env("GAPLESS_KILL_SEED", seed.to_string());
+    status(&mut command).map(exit_code)
 }

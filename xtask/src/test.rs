@@ -3,25 +3,21 @@
 //! Each step is timed and judged on its own, and a failing one does not keep the others from being seen. Only
 //! what would run code that does not build is left out.
 
-use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::arguments::Arguments;
-use crate::process::{Ending, cargo, cargo_at_root, status, succeeds, succeeds_within};
+use crate::process::{cargo_at_root, status, succeeds};
 use crate::summary::{Outcome, Row, Summary};
 use crate::tools::{CARGO_NEXTEST, Missing};
 use crate::workspace::Workspace;
-use crate::{deny, vectors};
+use crate::{deny, dev, vectors};
 
 /// What cargo-nextest exits with when it had nothing to run because the build failed.
 const NEXTEST_BUILD_FAILED: i32 = 101;
-
-/// How long the first command of the README may take once it is built.
-const DEV_LIMIT: Duration = Duration::from_secs(60);
 
 struct Step {
     name: &'static str,
@@ -39,7 +35,7 @@ const STEPS: [Step; 9] = [
     Step { name: "doc tests", runs_code: true, run: doc_tests },
     Step { name: "interleavings", runs_code: true, run: interleavings },
     Step { name: "vectors", runs_code: true, run: vectors::step },
-    Step { name: "dev", runs_code: true, run: dev },
+    Step { name: "dev", runs_code: true, run: dev::step },
 ];
 
 pub(crate) fn run(workspace: &Workspace, arguments: Arguments) -> Result<ExitCode> {
@@ -118,27 +114,4 @@ fn interleavings(workspace: &Workspace) -> Result<Outcome> {
     let arguments =
         ["test", "--package", "gapless-sequencer", "--features", "shuttle", "--test", "interleavings"];
     succeeds(cargo_at_root(workspace).args(arguments).args(["--", "--nocapture"])).map(Outcome::of)
-}
-
-/// The first command a reader of the README types. In the tests' profile, so that nothing is built again, and
-/// in an empty folder, so that neither data of an earlier run helps nor this run leaves any.
-fn dev(workspace: &Workspace) -> Result<Outcome> {
-    let build = ["build", "--quiet", "--profile", "test", "--bin", "gapless"];
-    if !succeeds(cargo_at_root(workspace).args(build))? {
-        return Ok(Outcome::Failed(Vec::new()));
-    }
-    let folder = workspace.target.join("dev-step");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).context("emptying the folder of the dev step")?;
-    }
-    fs::create_dir_all(&folder).context("creating the folder of the dev step")?;
-
-    let mut command = cargo();
-    command.current_dir(&folder).args(["run", "--quiet", "--profile", "test", "--bin", "gapless"]);
-    command.arg("--manifest-path").arg(workspace.root.join("Cargo.toml")).args(["--", "dev"]);
-    Ok(match succeeds_within(DEV_LIMIT, &mut command)? {
-        Ending::Succeeded => Outcome::Passed,
-        Ending::Failed => Outcome::Failed(Vec::new()),
-        Ending::TooLate => Outcome::Failed(vec![format!("still running after {} s", DEV_LIMIT.as_secs())]),
-    })
 }

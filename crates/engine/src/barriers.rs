@@ -84,8 +84,11 @@ impl Engine {
         self.reach_all(targets, patience).await
     }
 
-    /// The same for the engine itself, which does not count as anybody's.
-    pub(crate) async fn reach_all(
+    /// The same for whoever embeds the engine, which does not count as anybody's.
+    ///
+    /// # Errors
+    /// If one does not exist, or some were not reached in time: those are named.
+    pub async fn reach_all(
         &self,
         targets: &[(PartitionId, Target)],
         patience: Duration,

@@ -16,7 +16,7 @@ use gapless_types::{GroupId, LogIndex, PartitionId};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::admission::AdmissionLimits;
+use crate::admission::{AdmissionLimits, Signal};
 use crate::barriers::Barriers;
 use crate::cutting::Cutting;
 use crate::dispatcher::{Dispatcher, close_partitions, reset_partitions, start_workers};
@@ -76,6 +76,8 @@ pub struct Config {
     pub partitions: gapless_partition::Options,
     /// What is admitted.
     pub admission: AdmissionLimits,
+    /// What else can stop writes.
+    pub signal: Option<Arc<dyn Signal>>,
     /// What is recalled.
     pub recall: RecallLimits,
     /// Checkpoints, and how much of the replicated log is kept.
@@ -123,6 +125,7 @@ impl Config {
             log: gapless_log::Options::replicated(),
             partitions: gapless_partition::Options::new(),
             admission: AdmissionLimits::default(),
+            signal: None,
             recall: RecallLimits::default(),
             housekeeping: Housekeeping::default(),
             masters: Masters::Hash,
@@ -181,6 +184,8 @@ pub struct PartitionReport {
     pub queued_entries: usize,
     /// Bytes that wait for it.
     pub queued_bytes: u64,
+    /// How long the oldest of them has waited.
+    pub queued_for: Option<Duration>,
     /// Times that it fell so far behind that it read from the replicated log.
     pub detachments: u64,
 }
@@ -267,6 +272,11 @@ impl Engine {
         self.0.node.cluster
     }
 
+    /// Which node it is.
+    pub fn id(&self) -> NodeId {
+        self.0.node.id
+    }
+
     /// Consensus, for membership and leadership.
     pub fn replicator(&self) -> &Arc<dyn Replicator> {
         self.0.node.replicator()
@@ -316,6 +326,7 @@ impl Engine {
                 marks,
                 queued_entries: backlog.entries,
                 queued_bytes: backlog.bytes,
+                queued_for: backlog.waiting_since.map(|since| node.clock.monotonic().saturating_sub(since)),
                 detachments: backlog.detachments,
             }
         };

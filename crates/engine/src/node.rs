@@ -179,7 +179,7 @@ impl Node {
         let StoredCatalog { catalog, covered, time, generation, .. } = stored;
         let durable = Durable { catalog: Arc::new(catalog), covered, time };
         let runtime = Handle::current();
-        let admission = Admission::new(config.admission, config.clock.clone(), None)
+        let admission = Admission::new(config.admission, config.clock.clone(), config.signal.clone())
             .map_err(|error| OpenError::Configuration(error.to_string()))?;
         Ok(Self {
             id: config.node,

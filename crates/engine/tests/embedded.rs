@@ -3,8 +3,10 @@
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use gapless_engine::admission::{AdmissionError, Limit, Overloaded, Scope, Signal};
 use gapless_engine::{
     Acknowledgement, CatalogError, Config, Consistency, Engine, Follow, ReadError, ReadOptions, Target,
     WriteError, WriteOptions,
@@ -12,7 +14,9 @@ use gapless_engine::{
 use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
 use gapless_partition::{Committed, Definition, Direction, Operation, Outcome, RefusalCode, Write};
-use gapless_types::{ClientId, IdempotencyKey, Name, PartitionOffset, WorkspaceId, WorkspaceOffset};
+use gapless_types::{
+    ClientId, IdempotencyKey, Name, PartitionId, PartitionOffset, WorkspaceId, WorkspaceOffset,
+};
 
 fn config(io: &Arc<MemoryIo>) -> Config {
     let mut config = Config::embedded("node");
@@ -350,5 +354,42 @@ async fn a_full_window_refuses_new_keys_and_forgets_none() {
     for number in 1..=10 {
         assert!(write(&engine, number, &sale(1)).await.unwrap().duplicate, "what is known is answered");
     }
+    engine.close().await;
+}
+
+/// Says no while it is raised.
+#[derive(Debug, Default)]
+struct Maintenance(AtomicBool);
+
+impl Signal for Maintenance {
+    fn check(&self, _: PartitionId) -> Result<(), Overloaded> {
+        let (limit, retry_after) = (Limit::Signal("maintenance"), Duration::from_secs(7));
+        match self.0.load(Ordering::SeqCst) {
+            true => Err(Overloaded { scope: Scope::Node, limit, current: 1, maximum: 0, retry_after }),
+            false => Ok(()),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_embeds_it_can_stop_writes_and_retries_are_free() {
+    let (io, maintenance) = (Arc::new(MemoryIo::new()), Arc::new(Maintenance::default()));
+    let mut config = config(&io);
+    config.signal = Some(maintenance.clone());
+    let engine = Engine::open(config).await.unwrap();
+    engine.wait_for_leader().await;
+    engine.define(shop(1)).await.unwrap();
+    write(&engine, 1, &sale(5)).await.unwrap();
+    maintenance.0.store(true, Ordering::SeqCst);
+    match write(&engine, 2, &sale(5)).await {
+        Err(WriteError::Admission(AdmissionError::Overloaded(overloaded))) => {
+            assert_eq!(overloaded.limit, Limit::Signal("maintenance"));
+            assert_eq!(overloaded.retry_after, Duration::from_secs(7));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(write(&engine, 1, &sale(5)).await.unwrap().duplicate);
+    maintenance.0.store(false, Ordering::SeqCst);
+    assert_eq!(committed(&write(&engine, 2, &sale(5)).await.unwrap()).workspace_offset.get(), 2);
     engine.close().await;
 }

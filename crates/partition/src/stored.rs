@@ -60,6 +60,18 @@ impl StoredOutcome {
         }
     }
 
+    /// Every number that it was given, if it is an event of this partition.
+    ///
+    /// # Errors
+    /// If it contradicts itself.
+    pub fn event(&self, partition: PartitionId) -> Result<Option<Committed>, Fault> {
+        let header = self.header();
+        match header.kind {
+            OutcomeKind::Event => self.committed(partition, &header).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// The outcome as it was given when the record was applied.
     pub(crate) fn outcome(&self, partition: PartitionId, log: &Log) -> Result<Outcome, Fault> {
         let (header, body) = self.parts();

@@ -2,9 +2,18 @@
 //!
 //! Must not know: what the commands do.
 
+mod client;
+mod node;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use self::client::{
+    ClusterCommand, Connection, EntityCommand, NamespaceCommand, PartitionsArguments, ProofArguments,
+    ReadArguments, RecordCommand, SequencesArguments, WriteArguments,
+};
+pub(crate) use self::node::{DevArguments, ServeArguments};
 
 /// The event ledger whose numbers never skip, repeat or go back.
 #[derive(Debug, Parser)]
@@ -16,22 +25,62 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  gapless dev                                   a demonstration in ./gapless-data, a few seconds long
-  gapless log inspect ./gapless-data/demo/log   what the files of a log hold
-  gapless verify ./gapless-data/demo            computes a whole partition anew and names what differs
-  gapless log verify ./gapless-data/demo/log    reads everything and names every damage
+  gapless dev                                         a server to try things with, on loopback
+  gapless write demo/1 ItemSold '{\"amount\":3}' --number invoice
+  gapless read demo/1 --follow                        what happened, then what happens
+  gapless serve --data DIR --listen 127.0.0.1:7400    a node
+  gapless verify DIR                                  computes a whole partition anew and names what differs
 
 Exit codes: 0 done, 1 refused or failed (the reason is on stderr), 2 wrong usage.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Shows what exists so far: a ledger, a killed process, and numbers without a gap
-    #[command(long_about = DEV_ABOUT, after_help = DEV_EXAMPLES)]
+    /// A server to try things with: on loopback, with a namespace `demo`
+    #[command(after_help = node::DEV_EXAMPLES)]
     Dev(DevArguments),
+    /// A node; ends when it gets SIGTERM or SIGINT, after everything it took is answered
+    #[command(after_help = node::SERVE_EXAMPLES)]
+    Serve(ServeArguments),
+    /// Writes an event, and shows every number it was given
+    #[command(after_help = client::WRITE_EXAMPLES)]
+    Write(WriteArguments),
+    /// Reads the events of a workspace, and follows them
+    #[command(after_help = client::READ_EXAMPLES)]
+    Read(ReadArguments),
+    /// Values under keys
+    Entity {
+        #[command(subcommand)]
+        command: EntityCommand,
+    },
+    /// Records
+    Record {
+        #[command(subcommand)]
+        command: RecordCommand,
+    },
+    /// The sequences of a workspace with their last numbers
+    Sequences(SequencesArguments),
+    /// Namespaces: defined by a file, listed, shown, dropped
+    Namespace {
+        #[command(subcommand)]
+        command: NamespaceCommand,
+    },
+    /// How partitions do: state, watermarks, backlog
+    Partitions(PartitionsArguments),
+    /// Nodes
+    Cluster {
+        #[command(subcommand)]
+        command: ClusterCommand,
+    },
+    /// Fetches the proof of an event, and verifies it here
+    #[command(after_help = client::PROOF_EXAMPLES)]
+    Proof(ProofArguments),
+    /// A demonstration without a server: a ledger, a killed process, and numbers without a gap
+    #[command(long_about = DEMO_ABOUT, after_help = DEMO_EXAMPLES)]
+    Demo(DemoArguments),
     /// Writes to the ledger of a demonstration until it is killed
-    #[command(name = "dev-writer", hide = true)]
-    DevWriter {
+    #[command(name = "demo-writer", hide = true)]
+    DemoWriter {
         /// Directory of the ledger
         ledger: PathBuf,
     },
@@ -42,6 +91,11 @@ pub(crate) enum Command {
     Log {
         #[command(subcommand)]
         command: LogCommand,
+    },
+    /// Writes what a shell needs to complete commands and arguments
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
     },
 }
 
@@ -57,8 +111,8 @@ Exits with 0 if everything is as it should be, with 1 otherwise.";
 
 const VERIFY_PARTITION_EXAMPLES: &str = "\
 Examples:
-  gapless verify ./gapless-data/demo
-  gapless verify ./gapless-data/demo --scratch /var/tmp -o json | jq .first_difference";
+  gapless verify ./gapless-demo/demo
+  gapless verify ./gapless-demo/demo --scratch /var/tmp -o json | jq .first_difference";
 
 /// Which partition to verify, and how.
 #[derive(Debug, Args)]
@@ -73,8 +127,8 @@ pub(crate) struct VerifyArguments {
     pub(crate) output: Form,
 }
 
-const DEV_ABOUT: &str = "\
-Shows what exists so far. There is no server yet; there is the ledger of one partition, embedded.
+const DEMO_ABOUT: &str = "\
+Shows what Gapless promises, on the ledger of one partition, embedded, without a server.
 
 Defines a namespace with a gap-free sequence of invoice numbers, writes a few events and shows what
 each was given, retries one and is refused once. A child process then writes and reports each write once it is
@@ -85,16 +139,16 @@ everything is read back, and no number may be missing or be there twice.
 A ledger that an earlier demonstration left in the directory is continued with the next numbers.
 Any other one is refused.";
 
-const DEV_EXAMPLES: &str = "\
+const DEMO_EXAMPLES: &str = "\
 Examples:
-  gapless dev
-  gapless dev --data /var/tmp/gapless --writes 20000";
+  gapless demo
+  gapless demo --data /var/tmp/gapless --writes 20000";
 
 /// How the demonstration runs.
 #[derive(Debug, Args)]
-pub(crate) struct DevArguments {
+pub(crate) struct DemoArguments {
     /// Directory of the demonstration; its ledger lies in DIR/demo
-    #[arg(long, value_name = "DIR", default_value = "./gapless-data")]
+    #[arg(long, value_name = "DIR", default_value = "./gapless-demo")]
     pub(crate) data: PathBuf,
     /// Acknowledged writes after which the writing process is killed
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
@@ -149,9 +203,9 @@ its end may look torn.";
 
 const INSPECT_EXAMPLES: &str = "\
 Examples:
-  gapless log inspect ./gapless-data/demo/log
-  gapless log inspect ./gapless-data/demo/log --frames
-  gapless log inspect ./gapless-data/demo/log -o json | jq .segments";
+  gapless log inspect ./gapless-demo/demo/log
+  gapless log inspect ./gapless-demo/demo/log --frames
+  gapless log inspect ./gapless-demo/demo/log -o json | jq .segments";
 
 const VERIFY_ABOUT: &str = "\
 Reads every frame of every segment, checks all checksums and the chain between frames, and says
@@ -162,8 +216,8 @@ otherwise.";
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:
-  gapless log verify ./gapless-data/demo/log
-  gapless log verify ./gapless-data/demo/log -o json | jq .damage";
+  gapless log verify ./gapless-demo/demo/log
+  gapless log verify ./gapless-demo/demo/log -o json | jq .damage";
 
 /// Which records to show, and how.
 #[derive(Debug, Args)]
@@ -194,9 +248,9 @@ writes the payloads as they are, with nothing between them.";
 
 const DUMP_EXAMPLES: &str = "\
 Examples:
-  gapless log dump ./gapless-data/demo/log --limit 10
-  gapless log dump ./gapless-data/demo/log --frames | less
-  gapless log dump ./gapless-data/demo/log --from 1234 --limit 1 -o raw > payload";
+  gapless log dump ./gapless-demo/demo/log --limit 10
+  gapless log dump ./gapless-demo/demo/log --frames | less
+  gapless log dump ./gapless-demo/demo/log --from 1234 --limit 1 -o raw > payload";
 
 const ACCEPT_LOSS_ABOUT: &str = "\
 A log with missing or short segments does not open, because records that were acknowledged may be
@@ -206,8 +260,8 @@ and exits with 1.";
 
 const ACCEPT_LOSS_EXAMPLES: &str = "\
 Examples:
-  gapless log accept-loss ./gapless-data/demo/log
-  gapless log accept-loss ./gapless-data/demo/log --yes";
+  gapless log accept-loss ./gapless-demo/demo/log
+  gapless log accept-loss ./gapless-demo/demo/log --yes";
 
 /// Form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -219,15 +273,15 @@ pub(crate) enum Form {
     Json,
 }
 
-/// Form of a dump.
+/// Form of a dump, and of what a server answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DumpForm {
     /// For people
     #[default]
     Table,
-    /// For programs: one line per record
+    /// For programs: one line for each thing
     Json,
-    /// The payloads and nothing else
+    /// The payloads, values or numbers, and nothing else
     Raw,
 }
 

@@ -6,17 +6,20 @@
 //! Must not know: how any command does its work.
 
 mod cli;
-mod dev;
+mod client_command;
+mod demo;
+mod dev_command;
 mod log_command;
 mod output;
 mod refusal;
+mod serve_command;
 mod verify_command;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 
@@ -31,9 +34,25 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli, out: &mut dyn Write) -> Result<()> {
     match &cli.command {
-        Command::Dev(arguments) => dev::run(arguments, out),
-        Command::DevWriter { ledger } => dev::writer::run(ledger, out),
+        Command::Dev(arguments) => dev_command::run(arguments, out),
+        Command::Serve(arguments) => serve_command::run(arguments, out),
+        Command::Write(arguments) => client_command::write::run(arguments, out),
+        Command::Read(arguments) => client_command::read::run(arguments, out),
+        Command::Entity { command } => client_command::entity::run(command, out),
+        Command::Record { command } => client_command::record::run(command, out),
+        Command::Sequences(arguments) => client_command::sequences::run(arguments, out),
+        Command::Namespace { command } => client_command::namespace::run(command, out),
+        Command::Partitions(arguments) => client_command::partitions::run(arguments, out),
+        Command::Cluster { command } => client_command::cluster::run(command, out),
+        Command::Proof(arguments) => client_command::proof::run(arguments, out),
+        Command::Demo(arguments) => demo::run(arguments, out),
+        Command::DemoWriter { ledger } => demo::writer::run(ledger, out),
         Command::Verify(arguments) => verify_command::run(arguments, out),
         Command::Log { command } => log_command::run(command, out),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "gapless", &mut script);
+            Ok(out.write_all(&script)?)
+        }
     }
 }

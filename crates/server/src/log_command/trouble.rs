@@ -16,7 +16,7 @@ pub(crate) fn no_log(dir: &Path) -> Refusal {
     let next = match log_below(dir) {
         Some(below) => format!("there is one in {}", below.display()),
         None => {
-            "give the directory with the .segment files; `gapless dev` makes one in ./gapless-data/demo/log"
+            "give the directory with the .segment files; `gapless demo` makes one in ./gapless-demo/demo/log"
                 .to_owned()
         }
     };
@@ -71,7 +71,7 @@ fn unreachable_directory(dir: &Path, kind: io::ErrorKind) -> Option<Refusal> {
     match kind {
         io::ErrorKind::NotFound => Some(Refusal::new(
             format!("{shown} does not exist"),
-            "check the path; `gapless dev` makes a log to look at in ./gapless-data/demo/log",
+            "check the path; `gapless demo` makes a log to look at in ./gapless-demo/demo/log",
         )),
         io::ErrorKind::NotADirectory => Some(Refusal::new(
             format!("{shown} is not a directory"),
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_path_stays_one_word_in_a_shell() {
-        assert_eq!(shell_word(Path::new("./gapless-data/demo/log")), "./gapless-data/demo/log");
+        assert_eq!(shell_word(Path::new("./gapless-demo/demo/log")), "./gapless-demo/demo/log");
         assert_eq!(shell_word(Path::new("my data/log")), "'my data/log'");
         assert_eq!(shell_word(Path::new("it's")), r"'it'\''s'");
         assert_eq!(shell_word(Path::new("$HOME")), "'$HOME'");

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod accept_loss;
-mod dev;
+mod demo;
 mod dump;
 mod inspect;
 mod refusals;

@@ -16,7 +16,7 @@ fn wrong_usage_exits_with_2() {
         &["log", "verify", "x", "--frames"],
         &["log", "dump", "x", "--from", "-1"],
         &["log", "dump", "x", "--frames", "-o", "raw"],
-        &["dev", "--writes", "0"],
+        &["demo", "--writes", "0"],
         &["sing"],
     ];
     for arguments in wrong {
@@ -31,7 +31,7 @@ fn help_and_version_are_on_stdout_and_the_writer_is_hidden() {
     let help = gapless(["help"]).exits_with(0);
     help.says("Examples:");
     help.says("Exit codes:");
-    assert!(!help.stdout.contains("dev-writer"));
+    assert!(!help.stdout.contains("demo-writer"));
     let version = gapless(["--version"]).exits_with(0);
     assert_eq!(version.stdout, format!("gapless {}\n", env!("CARGO_PKG_VERSION")));
     for command in COMMANDS {

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::support::{Run, gapless};
 
-/// The ledger that `gapless dev` leaves, and a place for scratch directories.
+/// The ledger that `gapless demo` leaves, and a place for scratch directories.
 struct Demonstration {
     root: TempDir,
 }
@@ -21,7 +21,7 @@ impl Demonstration {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let data = root.path().join("data");
-        gapless(["dev", "--data", data.to_str().unwrap(), "--writes", "50"]).exits_with(0);
+        gapless(["demo", "--data", data.to_str().unwrap(), "--writes", "50"]).exits_with(0);
         fs::create_dir(root.path().join("scratch")).unwrap();
         Self { root }
     }
@@ -114,7 +114,7 @@ fn a_quarantined_ledger_says_what_to_do_and_doing_it_helps() {
     let next = PartitionOffset::new(outcomes + 1).unwrap();
     demonstration.plant(|_| (Entry::Outcome(next).key(PARTITION), b"foreign".to_vec()));
     let data = demonstration.root.path().join("data");
-    let dev = || gapless(["dev", "--data", data.to_str().unwrap(), "--writes", "50"]);
+    let dev = || gapless(["demo", "--data", data.to_str().unwrap(), "--writes", "50"]);
     let run = dev().exits_with(1);
     run.warns(&format!("the store has outcome {next} already"));
     run.warns("next: `gapless verify` on the ledger");

@@ -15,11 +15,10 @@ use comfy_table::Table;
 use crate::log_command::trouble::shell_word;
 use crate::output::{counted, heading, write_table};
 
-/// What a newcomer may expect and not find.
-const MISSING: [&str; 3] = [
-    "No server, no network, no cluster, no proofs, no projections.",
-    "`gapless dev` will become a server on loopback with this namespace, and a console.",
-    "Until then it can be run again: it goes on in the same directory with the next numbers.",
+/// What a newcomer should know at the end.
+const LAST_WORDS: [&str; 2] = [
+    "This was one partition without a server. `gapless dev` starts one, with everything around it.",
+    "It can be run again: it goes on in the same directory with the next numbers.",
 ];
 
 /// The demonstration as it is written.
@@ -31,7 +30,7 @@ pub(super) struct Acts<'a> {
 impl<'a> Acts<'a> {
     /// Says what this is, and whether it goes on from an earlier run.
     pub(super) fn begin(dir: &Path, outcomes: u64, out: &'a mut dyn Write) -> Result<Self> {
-        writeln!(out, "There is no server yet. This is a demonstration of what exists so far:")?;
+        writeln!(out, "This is a demonstration of what Gapless promises, without a server:")?;
         writeln!(out, "the ledger of one partition, embedded, with real files in {}.", dir.display())?;
         if outcomes > 0 {
             let there = counted(outcomes, "outcome");
@@ -68,10 +67,10 @@ impl<'a> Acts<'a> {
         Ok(())
     }
 
-    /// Ends with commands that can be pasted, and with what is missing.
+    /// Ends with commands that can be pasted, and with what this was.
     pub(super) fn end(&mut self, program: &str, log: &str) -> Result<()> {
-        writeln!(self.out, "\n{}", heading("What is not there yet"))?;
-        for line in MISSING {
+        writeln!(self.out, "\n{}", heading("What this was"))?;
+        for line in LAST_WORDS {
             self.line(format_args!("{line}"))?;
         }
         writeln!(self.out, "\n{}", heading("Three commands to try"))?;
@@ -100,7 +99,7 @@ pub(super) fn quoted(bytes: &[u8]) -> String {
 }
 
 /// How whoever started this program can start it again from where they are.
-pub(super) fn invocation() -> String {
+pub(crate) fn invocation() -> String {
     if is_run_by_cargo() {
         let profile = if cfg!(debug_assertions) { "" } else { "--release " };
         return format!("cargo run {profile}--");

@@ -188,8 +188,8 @@ pub(super) fn refuse_others(dir: &Path) -> Result<()> {
     let untouched = survey.first == survey.next && survey.states.is_empty();
     if survey.log.is_some() && !marked && !untouched {
         return Err(Refusal::new(
-            format!("the log in {} was not made by `gapless dev`", dir.display()),
-            "choose another directory: gapless dev --data DIR",
+            format!("the log in {} was not made by `gapless demo`", dir.display()),
+            "choose another directory: gapless demo --data DIR",
         )
         .into());
     }

@@ -13,7 +13,7 @@ use super::ledger::log_dir;
 use crate::log_command::trouble::explained;
 use crate::refusal::Refusal;
 
-const ANOTHER_DIRECTORY: &str = "choose another directory: gapless dev --data DIR";
+const ANOTHER_DIRECTORY: &str = "choose another directory: gapless demo --data DIR";
 const CHECK_THE_DISK: &str = "check the disk and the messages of the system, then run it again";
 
 /// The ledger in this directory did not open.
@@ -81,7 +81,7 @@ pub(super) fn must_not_happen(problem: &dyn Display) -> anyhow::Error {
 
 fn after_append(error: &AppendError) -> &'static str {
     match error {
-        AppendError::DiskFull { .. } => "free some space, or choose another disk: gapless dev --data DIR",
+        AppendError::DiskFull { .. } => "free some space, or choose another disk: gapless demo --data DIR",
         AppendError::ReadOnly(_) => ANOTHER_DIRECTORY,
         _ => CHECK_THE_DISK,
     }

@@ -1,4 +1,4 @@
-//! `gapless dev`.
+//! `gapless demo`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ const PAST_A_CHECKPOINT: &str = "800";
 const STORY: u64 = 7;
 
 fn dev(data: &Path, writes: &str) -> Run {
-    gapless(["dev", "--data", data.to_str().unwrap(), "--writes", writes])
+    gapless(["demo", "--data", data.to_str().unwrap(), "--writes", writes])
 }
 
 /// The value behind a name in the output.
@@ -50,7 +50,7 @@ fn last_numbers(run: &Run) -> [u64; 4] {
 fn each_write_shows_what_it_was_given_and_a_retry_and_a_refusal_consumed_nothing() {
     let root = tempfile::tempdir().unwrap();
     let run = dev(&root.path().join("data"), "8").exits_with(0);
-    assert!(run.stdout.starts_with("There is no server yet."));
+    assert!(run.stdout.starts_with("This is a demonstration of what Gapless promises"));
     assert_eq!(given(&run, "OrderPlaced"), ["2", "1", "1", "-", "200001-200003"]);
     assert_eq!(given(&run, "StockCounted"), ["3", "2", "2", "-", "-"]);
     assert_eq!(given(&run, "InvoiceIssued"), ["4", "3", "3", "1", "-"]);
@@ -151,19 +151,19 @@ fn a_directory_that_cannot_be_made_is_refused_with_what_to_do() {
     fs::write(&file, "").unwrap();
     let run = dev(&file, "50").exits_with(1);
     run.warns("cannot be used");
-    run.warns("next: choose another directory: gapless dev --data DIR");
+    run.warns("next: choose another directory: gapless demo --data DIR");
 }
 
 #[test]
 fn the_commands_at_the_end_work_when_pasted() {
     let root = tempfile::tempdir().unwrap();
-    let output = program().current_dir(root.path()).args(["dev", "--writes", "50"]).output().unwrap();
+    let output = program().current_dir(root.path()).args(["demo", "--writes", "50"]).output().unwrap();
     let run = Run::from(output).exits_with(0);
     let (_, end) = run.stdout.split_once("Three commands to try\n").unwrap();
     let commands: Vec<&str> = end.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     assert_eq!(commands.len(), 3);
     for command in commands {
-        assert!(command.contains(" ./gapless-data/demo/log"), "{command}");
+        assert!(command.contains(" ./gapless-demo/demo/log"), "{command}");
         let output = Command::new("sh").arg("-c").arg(command).current_dir(root.path()).output().unwrap();
         Run::from(output).exits_with(0);
     }
@@ -177,7 +177,7 @@ fn the_log_of_somebody_else_is_not_touched() {
     let theirs = made.dir.parent().unwrap();
     symlink(theirs, root.path().join("demo")).unwrap();
     let run = dev(root.path(), "50").exits_with(1);
-    run.warns("was not made by `gapless dev`");
+    run.warns("was not made by `gapless demo`");
     run.warns("--data");
     assert!(made.files() == before);
     assert_eq!(fs::read_dir(theirs).unwrap().count(), 1, "nothing was put beside it");
@@ -203,7 +203,7 @@ fn a_demonstration_that_is_running_is_not_disturbed() {
 fn the_writer_ends_when_nobody_listens() {
     let root = tempfile::tempdir().unwrap();
     let mut child = program()
-        .arg("dev-writer")
+        .arg("demo-writer")
         .arg(root.path().join("demo"))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

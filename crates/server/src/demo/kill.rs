@@ -31,7 +31,7 @@ pub(super) fn write_and_kill(dir: &Path, writes: u64) -> Result<Killed> {
     let program = env::current_exe().context("cannot find the program to start")?;
     let began = Instant::now();
     let mut child = Command::new(program)
-        .arg("dev-writer")
+        .arg("demo-writer")
         .arg(dir)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -1,4 +1,4 @@
-//! `gapless dev`: until there is a server, a demonstration of what exists, the ledger of one partition.
+//! `gapless demo`: a demonstration of the promise, on the ledger of one partition, without a server.
 //!
 //! The outcome does not depend on timing: either every acknowledged write is there after the kill and all numbers are
 //! dense, or the command fails and says which one is not.
@@ -29,10 +29,11 @@ use self::audit::Audit;
 use self::ledger::{FIRST_INVOICE, INVOICE, Ledger, NAMESPACE, log_dir};
 use self::receipt::Receipt;
 use self::sales::SHOP;
-use self::show::{Acts, constant_case, invocation, quoted};
+pub(crate) use self::show::invocation;
+use self::show::{Acts, constant_case, quoted};
 use self::tables::{events_table, numbers_table};
 use self::trouble::{fault, must_not_happen};
-use crate::cli::DevArguments;
+use crate::cli::DemoArguments;
 use crate::log_command::trouble::shell_word;
 use crate::output::{Bytes, Count, Span, counted, time};
 
@@ -40,7 +41,7 @@ use crate::output::{Bytes, Count, Span, counted, time};
 const APPLES: u64 = 12;
 
 /// Runs the command.
-pub(crate) fn run(arguments: &DevArguments, out: &mut dyn Write) -> Result<()> {
+pub(crate) fn run(arguments: &DemoArguments, out: &mut dyn Write) -> Result<()> {
     let dir = arguments.data.join(NAMESPACE);
     let dir = dir.as_path();
     ledger::refuse_others(dir)?;

@@ -1,0 +1,241 @@
+//! A ledger behind a socket.
+//!
+//! Must not know: what a call means.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::stream::{BoxStream, StreamExt};
+use gapless_api::v1::admin_client::AdminClient;
+use gapless_api::v1::ledger_client::LedgerClient;
+use gapless_api::{Problem, v1};
+use thiserror::Error;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::backoff::{Attempts, Retry};
+use crate::connections::Connections;
+use crate::error::{Error, success};
+use crate::key::with_key;
+use crate::ledger::{Ledger, Stream};
+use crate::{subscription, writing};
+
+/// Longest answer that is taken, in bytes: a record of 4 MiB with all its numbers fits.
+const MAX_ANSWER_BYTES: usize = 16 << 20;
+
+/// How a client behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How calls are retried.
+    pub retry: Retry,
+    /// Writes of one stream that may be without an answer.
+    pub in_flight: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { retry: Retry::default(), in_flight: 4096 }
+    }
+}
+
+/// Why an address cannot be one.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AddressError {
+    /// There is none.
+    #[error("at least one address is needed, such as 127.0.0.1:7400")]
+    None,
+    /// It is not of the form `host:port`.
+    #[error("`{address}` is not an address such as 127.0.0.1:7400")]
+    Malformed {
+        /// What was given.
+        address: String,
+    },
+}
+
+/// A ledger behind a socket. Clones share their connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    connections: Arc<Connections>,
+    options: Options,
+}
+
+impl Client {
+    /// A client of the nodes at these addresses. Connections are made when they are needed.
+    ///
+    /// # Errors
+    /// If one of them is no address, or there is none.
+    pub fn new(addresses: &[String]) -> Result<Self, AddressError> {
+        Ok(Self { connections: Arc::new(Connections::new(addresses)?), options: Options::default() })
+    }
+
+    /// The same with other options.
+    #[must_use]
+    pub fn with(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        self.options
+    }
+
+    pub(crate) fn ledger(&self) -> LedgerClient<Channel> {
+        LedgerClient::new(self.connections.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
+    pub(crate) fn admin(&self) -> AdminClient<Channel> {
+        AdminClient::new(self.connections.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
+    /// The problem behind a status; somebody else is asked next.
+    pub(crate) fn turn(&self, status: &Status) -> Problem {
+        let problem = Problem::from(status);
+        self.connections.turn(&problem);
+        problem
+    }
+
+    /// One call, tried again for as long as that helps and is allowed.
+    ///
+    /// # Errors
+    /// With the last problem.
+    pub async fn call<T, U, F>(&self, request: T, ask: impl Fn(Self, Request<T>) -> F) -> Result<U, Error>
+    where
+        T: Clone,
+        F: Future<Output = Result<Response<U>, Status>>,
+    {
+        let mut attempts = Attempts::new(self.options.retry);
+        loop {
+            let mut asked = Request::new(request.clone());
+            asked.set_timeout(attempts.left());
+            match ask(self.clone(), asked).await {
+                Ok(answer) => return Ok(answer.into_inner()),
+                Err(status) => attempts.wait(self.turn(&status)).await?,
+            }
+        }
+    }
+
+    /// A call with many answers: its beginning is tried again, and what breaks off later is told.
+    async fn stream<T, U, F>(
+        &self,
+        request: T,
+        ask: impl Fn(Self, Request<T>) -> F,
+    ) -> Result<Streaming<U>, Error>
+    where
+        T: Clone,
+        F: Future<Output = Result<Response<Streaming<U>>, Status>>,
+    {
+        let mut attempts = Attempts::new(self.options.retry);
+        loop {
+            match ask(self.clone(), Request::new(request.clone())).await {
+                Ok(answers) => return Ok(answers.into_inner()),
+                Err(status) => attempts.wait(self.turn(&status)).await?,
+            }
+        }
+    }
+}
+
+macro_rules! called {
+    ($($service:ident: $name:ident($request:ty) -> $response:ty;)*) => {
+        $(
+            async fn $name(&self, request: $request) -> Result<$response, Error> {
+                self.call(request, |client: Self, request| async move { client.$service().$name(request).await }).await
+            }
+        )*
+    };
+}
+
+/// Calls of the service Admin.
+macro_rules! admin_calls {
+    ($($(#[$attribute:meta])* $name:ident($request:ty) -> $response:ty;)*) => {
+        impl Client {
+            $(
+                $(#[$attribute])*
+                ///
+                /// # Errors
+                /// If there is no answer.
+                pub async fn $name(&self, request: $request) -> Result<$response, Error> {
+                    self.call(request, |client, request| async move { client.admin().$name(request).await }).await
+                }
+            )*
+        }
+    };
+}
+
+admin_calls! {
+    /// A namespace.
+    get_namespace(v1::GetNamespaceRequest) -> v1::GetNamespaceResponse;
+    /// All namespaces, page by page.
+    list_namespaces(v1::ListNamespacesRequest) -> v1::ListNamespacesResponse;
+    /// Drops a namespace with everything in it.
+    drop_namespace(v1::DropNamespaceRequest) -> v1::DropNamespaceResponse;
+    /// How partitions do, page by page.
+    list_partitions(v1::ListPartitionsRequest) -> v1::ListPartitionsResponse;
+    /// Lets a partition take no writes any more.
+    freeze_partition(v1::FreezePartitionRequest) -> v1::FreezePartitionResponse;
+    /// Lets a partition take writes again.
+    thaw_partition(v1::ThawPartitionRequest) -> v1::ThawPartitionResponse;
+    /// Waits until partitions have applied what is asked for.
+    wait_barrier(v1::WaitBarrierRequest) -> v1::WaitBarrierResponse;
+    /// Publishes a snapshot.
+    snapshot(v1::SnapshotRequest) -> v1::SnapshotResponse;
+    /// Who leads, and how far a node is.
+    cluster_status(v1::ClusterStatusRequest) -> v1::ClusterStatusResponse;
+}
+
+impl Ledger for Client {
+    async fn write(&self, request: v1::WriteRequest) -> Result<v1::WriteSuccess, Error> {
+        let request = with_key(request);
+        let ask = |client: Self, request| async move { client.ledger().write(request).await };
+        success(self.call(request, ask).await?)
+    }
+
+    called! {
+        ledger: get_entity(v1::GetEntityRequest) -> v1::GetEntityResponse;
+        ledger: list_entities(v1::ListEntitiesRequest) -> v1::ListEntitiesResponse;
+        ledger: get_record(v1::GetRecordRequest) -> v1::GetRecordResponse;
+        ledger: list_records(v1::ListRecordsRequest) -> v1::ListRecordsResponse;
+        ledger: get_client_state(v1::GetClientStateRequest) -> v1::GetClientStateResponse;
+        ledger: get_workspace(v1::GetWorkspaceRequest) -> v1::GetWorkspaceResponse;
+        ledger: list_sequences(v1::ListSequencesRequest) -> v1::ListSequencesResponse;
+        ledger: get_block(v1::GetBlockRequest) -> v1::GetBlockResponse;
+        ledger: get_inclusion_proof(v1::GetInclusionProofRequest) -> v1::GetInclusionProofResponse;
+        ledger: get_consistency_proof(v1::GetConsistencyProofRequest) -> v1::GetConsistencyProofResponse;
+        ledger: get_root(v1::GetRootRequest) -> v1::GetRootResponse;
+        admin: apply_namespace(v1::ApplyNamespaceRequest) -> v1::ApplyNamespaceResponse;
+    }
+
+    fn write_stream(&self, requests: BoxStream<'static, v1::WriteRequest>) -> Stream<v1::WriteResponse> {
+        writing::answers(self.clone(), requests)
+    }
+
+    async fn read_workspace(&self, request: v1::ReadWorkspaceRequest) -> Result<Stream<v1::Event>, Error> {
+        let ask = |client: Self, request| async move { client.ledger().read_workspace(request).await };
+        Ok(whole(self.stream(request, ask).await?, |answer| answer.event))
+    }
+
+    async fn read_all(&self, request: v1::ReadAllRequest) -> Result<Stream<v1::Event>, Error> {
+        let ask = |client: Self, request| async move { client.ledger().read_all(request).await };
+        Ok(whole(self.stream(request, ask).await?, |answer| answer.event))
+    }
+
+    async fn read_partition(&self, request: v1::ReadPartitionRequest) -> Result<Stream<v1::Outcome>, Error> {
+        let ask = |client: Self, request| async move { client.ledger().read_partition(request).await };
+        Ok(whole(self.stream(request, ask).await?, |answer| answer.outcome))
+    }
+
+    fn subscribe(&self, request: v1::SubscribeRequest) -> Stream<v1::SubscribeResponse> {
+        subscription::items(self.clone(), request)
+    }
+}
+
+/// What answers contain.
+fn whole<T: Send + 'static, U: 'static>(
+    answers: Streaming<T>,
+    content: impl Fn(T) -> Option<U> + Send + 'static,
+) -> Stream<U> {
+    let answer = move |answer: Result<T, Status>| {
+        let answer = answer.map_err(|status| Problem::from(&status))?;
+        content(answer).ok_or(Error::Protocol("an answer without its content"))
+    };
+    answers.map(answer).boxed()
+}

@@ -1,0 +1,27 @@
+//! The client of Gapless. One trait, [`Ledger`], for a ledger behind a socket ([`Client`]) and one in this process ([`Embedded`]):
+//! a program switches from one to the other by one line.
+//!
+//! - One key for each intended write, kept over every retry: an answer that was lost is asked for again, and nothing happens twice.
+//! - Several addresses; whoever does not lead says who does, and is believed.
+//! - Retries wait, longer each time and never in step, and as long as the server asks for.
+//! - Streams of writes and subscriptions that break off go on where they were.
+//!
+//! Must not know: how a ledger keeps its promises.
+
+mod backoff;
+mod client;
+mod connections;
+mod embedded;
+mod error;
+mod key;
+mod ledger;
+mod subscription;
+mod writing;
+
+pub use backoff::Retry;
+pub use client::{AddressError, Client, Options};
+pub use embedded::Embedded;
+pub use error::Error;
+pub use gapless_api::{Problem, ProblemKind, Violation, v1};
+pub use key::random_key;
+pub use ledger::{Ledger, Stream};

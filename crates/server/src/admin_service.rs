@@ -1,0 +1,138 @@
+//! The service Admin of gRPC.
+//!
+//! Must not know: what a call means.
+
+use std::sync::Arc;
+
+use gapless_api::v1::admin_server::Admin;
+use gapless_api::{AdminCalls, v1};
+use gapless_types::ClientId;
+use tonic::{Request, Response, Status};
+
+use crate::accept::Peer;
+use crate::call::patience;
+use crate::rate::Rates;
+use crate::server::Limits;
+
+/// Why there is nothing that concerns other nodes.
+const ONE_NODE: &str = "this server runs alone, without a connection to other nodes";
+
+/// The service Admin.
+#[derive(Clone, Debug)]
+pub(crate) struct AdminService {
+    calls: AdminCalls,
+    limits: Limits,
+    barriers: Arc<Rates>,
+}
+
+impl AdminService {
+    pub(crate) fn new(calls: AdminCalls, limits: Limits) -> Self {
+        Self { calls, limits, barriers: Arc::new(Rates::default()) }
+    }
+}
+
+#[tonic::async_trait]
+impl Admin for AdminService {
+    async fn apply_namespace(
+        &self,
+        request: Request<v1::ApplyNamespaceRequest>,
+    ) -> Result<Response<v1::ApplyNamespaceResponse>, Status> {
+        Ok(Response::new(self.calls.apply_namespace(request.get_ref()).await?))
+    }
+
+    async fn get_namespace(
+        &self,
+        request: Request<v1::GetNamespaceRequest>,
+    ) -> Result<Response<v1::GetNamespaceResponse>, Status> {
+        Ok(Response::new(self.calls.get_namespace(request.get_ref())?))
+    }
+
+    async fn list_namespaces(
+        &self,
+        request: Request<v1::ListNamespacesRequest>,
+    ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
+        Ok(Response::new(self.calls.list_namespaces(request.get_ref())?))
+    }
+
+    async fn drop_namespace(
+        &self,
+        request: Request<v1::DropNamespaceRequest>,
+    ) -> Result<Response<v1::DropNamespaceResponse>, Status> {
+        Ok(Response::new(self.calls.drop_namespace(request.get_ref()).await?))
+    }
+
+    async fn list_partitions(
+        &self,
+        request: Request<v1::ListPartitionsRequest>,
+    ) -> Result<Response<v1::ListPartitionsResponse>, Status> {
+        Ok(Response::new(self.calls.list_partitions(request.get_ref())?))
+    }
+
+    async fn wait_barrier(
+        &self,
+        request: Request<v1::WaitBarrierRequest>,
+    ) -> Result<Response<v1::WaitBarrierResponse>, Status> {
+        let peer = request.extensions().get().map(|Peer(peer)| peer.ip());
+        if let Some(peer) = peer {
+            self.barriers.take(peer, tokio::time::Instant::now())?;
+        }
+        let client = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
+        let client = ClientId::new(&client).expect("an address is shorter than an id may be");
+        let patience = patience(&request, self.limits.patience);
+        Ok(Response::new(self.calls.wait_barrier(&client, request.get_ref(), patience).await?))
+    }
+
+    async fn freeze_partition(
+        &self,
+        request: Request<v1::FreezePartitionRequest>,
+    ) -> Result<Response<v1::FreezePartitionResponse>, Status> {
+        Ok(Response::new(self.calls.freeze_partition(request.get_ref()).await?))
+    }
+
+    async fn thaw_partition(
+        &self,
+        request: Request<v1::ThawPartitionRequest>,
+    ) -> Result<Response<v1::ThawPartitionResponse>, Status> {
+        Ok(Response::new(self.calls.thaw_partition(request.get_ref()).await?))
+    }
+
+    async fn snapshot(
+        &self,
+        request: Request<v1::SnapshotRequest>,
+    ) -> Result<Response<v1::SnapshotResponse>, Status> {
+        Ok(Response::new(self.calls.snapshot(request.get_ref()).await?))
+    }
+
+    async fn backup(&self, _: Request<v1::BackupRequest>) -> Result<Response<v1::BackupResponse>, Status> {
+        let why = "stop the server and copy its directory instead";
+        Err(AdminCalls::not_yet("a backup of a running server", why).into())
+    }
+
+    async fn cluster_status(
+        &self,
+        request: Request<v1::ClusterStatusRequest>,
+    ) -> Result<Response<v1::ClusterStatusResponse>, Status> {
+        Ok(Response::new(self.calls.cluster_status(request.get_ref())))
+    }
+
+    async fn add_node(
+        &self,
+        _: Request<v1::AddNodeRequest>,
+    ) -> Result<Response<v1::AddNodeResponse>, Status> {
+        Err(AdminCalls::not_yet("adding a node", ONE_NODE).into())
+    }
+
+    async fn remove_node(
+        &self,
+        _: Request<v1::RemoveNodeRequest>,
+    ) -> Result<Response<v1::RemoveNodeResponse>, Status> {
+        Err(AdminCalls::not_yet("removing a node", ONE_NODE).into())
+    }
+
+    async fn transfer_leader(
+        &self,
+        _: Request<v1::TransferLeaderRequest>,
+    ) -> Result<Response<v1::TransferLeaderResponse>, Status> {
+        Err(AdminCalls::not_yet("handing over leadership", ONE_NODE).into())
+    }
+}

@@ -1,0 +1,78 @@
+//! What every call has besides its message: a deadline, and a server that may be about to stop.
+
+use std::time::Duration;
+
+use futures_util::future::Either;
+use futures_util::stream::{self, BoxStream, Stream, StreamExt};
+use gapless_api::Problem;
+use tokio::sync::watch;
+use tonic::{Request, Status};
+
+/// How long a call may take: what its caller allows, or what the server does.
+pub(crate) fn patience<T>(request: &Request<T>, most: Duration) -> Duration {
+    let told = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok());
+    told.and_then(timeout).map_or(most, |told| told.min(most))
+}
+
+/// A timeout as gRPC writes it: up to eight digits and a unit.
+fn timeout(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    match unit {
+        "H" => Some(Duration::from_secs(count * 3600)),
+        "M" => Some(Duration::from_secs(count * 60)),
+        "S" => Some(Duration::from_secs(count)),
+        "m" => Some(Duration::from_millis(count)),
+        "u" => Some(Duration::from_micros(count)),
+        "n" => Some(Duration::from_nanos(count)),
+        _ => None,
+    }
+}
+
+/// A stream that ends with a problem when the server stops.
+pub(crate) fn until_closing<T: Send + 'static>(
+    items: impl Stream<Item = Result<T, Problem>> + Send + 'static,
+    mut closing: watch::Receiver<bool>,
+) -> BoxStream<'static, Result<T, Problem>> {
+    let closed = Box::pin(async move {
+        let _ = closing.wait_for(|closing| *closing).await;
+    });
+    let state = Some((items.boxed(), closed));
+    stream::unfold(state, |state| async move {
+        let (mut items, closed) = state?;
+        match futures_util::future::select(closed, items.next()).await {
+            Either::Left(_) => Some((Err(Problem::shutting_down()), None)),
+            Either::Right((None, _)) => None,
+            Either::Right((Some(item), closed)) => Some((item, Some((items, closed)))),
+        }
+    })
+    .boxed()
+}
+
+/// What a service sends one by one.
+pub(crate) type Sent<T> = BoxStream<'static, Result<T, Status>>;
+
+/// Problems as statuses.
+pub(crate) fn sent<T: Send + 'static>(
+    items: impl Stream<Item = Result<T, Problem>> + Send + 'static,
+) -> Sent<T> {
+    items.map(|item| item.map_err(Status::from)).boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_has_digits_and_a_unit() {
+        assert_eq!(timeout("250m"), Some(Duration::from_millis(250)));
+        assert_eq!(timeout("99999999H"), Some(Duration::from_secs(99_999_999 * 3600)));
+        assert_eq!(timeout("1n"), Some(Duration::from_nanos(1)));
+        for text in ["", "5", "m", "-1m", "123456789S", "5x", "5é"] {
+            assert_eq!(timeout(text).filter(|_| text != "m"), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Arguments of the commands that are a server.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+pub(super) const DEV_EXAMPLES: &str = "\
+Examples:
+  gapless dev
+  gapless dev --data /var/tmp/gapless --listen 127.0.0.1:0";
+
+/// A server to try things with.
+#[derive(Debug, Args)]
+pub(crate) struct DevArguments {
+    /// Directory of the ledger; it is kept
+    #[arg(long, value_name = "DIR", default_value = "./gapless-data")]
+    pub(crate) data: PathBuf,
+    /// Address to listen on; port 0 picks a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7400")]
+    pub(crate) listen: SocketAddr,
+}
+
+pub(super) const SERVE_EXAMPLES: &str = "\
+Examples:
+  gapless serve --data /var/lib/gapless --listen 127.0.0.1:7400
+  gapless serve --data /var/lib/gapless --listen 0.0.0.0:7400 --insecure";
+
+/// A node.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// Directory of the ledger
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Address to listen on; port 0 picks a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7400")]
+    pub(crate) listen: SocketAddr,
+    /// Listen beyond loopback although nothing is encrypted and nobody is asked who he is
+    #[arg(long)]
+    pub(crate) insecure: bool,
+}

@@ -1,0 +1,129 @@
+//! Commands that ask a server.
+//!
+//! Must not know: how answers come about.
+
+pub(crate) mod cluster;
+pub(crate) mod entity;
+pub(crate) mod namespace;
+pub(crate) mod partitions;
+pub(crate) mod proof;
+pub(crate) mod read;
+pub(crate) mod record;
+pub(crate) mod sequences;
+pub(crate) mod write;
+
+use std::future::Future;
+
+use anyhow::Result;
+use gapless_client::{Client, Error, Options, Problem, ProblemKind, Retry, v1};
+
+use crate::cli::Connection;
+use crate::refusal::Refusal;
+use crate::serve_command::runtime;
+
+/// Runs something that asks, until it is done.
+fn ask<T>(connection: &Connection, asking: impl AsyncFnOnce(Client) -> Result<T>) -> Result<T> {
+    let addresses = connection.server.clone();
+    let client = Client::new(&addresses)
+        .map_err(|error| Refusal::new(error.to_string(), "give one with --server or GAPLESS_SERVER"))?;
+    let retry = Retry { deadline: connection.timeout, ..Retry::default() };
+    runtime()?.block_on(asking(client.with(Options { retry, ..Options::default() })))
+}
+
+/// An answer, or why there is none and what to do next.
+async fn answer<T>(
+    asked: impl Future<Output = std::result::Result<T, Error>>,
+    connection: &Connection,
+) -> Result<T> {
+    asked.await.map_err(|error| explained(error, connection))
+}
+
+/// What went wrong, with what to do next.
+fn explained(error: Error, connection: &Connection) -> anyhow::Error {
+    let refusal = match error {
+        Error::Refused(refused) => {
+            let code = refused.code().as_str_name().trim_start_matches("WRITE_ERROR_CODE_").to_owned();
+            Refusal::new(format!("refused: {code}: {}", refused.message), next_after_refusal(&refused))
+        }
+        Error::Problem(problem) => {
+            let next = next_after(&problem, connection);
+            Refusal::new(problem.message, next)
+        }
+        Error::Protocol(_) => {
+            Refusal::new(error.to_string(), "see that server and program have the same version")
+        }
+    };
+    refusal.into()
+}
+
+fn next_after_refusal(refused: &v1::WriteError) -> String {
+    use v1::WriteErrorCode as Code;
+    match refused.code() {
+        Code::IdempotencyKeyReused => {
+            "choose another --key: this one was used for another request".to_owned()
+        }
+        Code::OffsetMismatch | Code::VersionMismatch => match refused.current_version {
+            Some(version) => format!("read again, and decide with {version} in mind; it needs another --key"),
+            None => "read again, and decide anew; it needs another --key".to_owned(),
+        },
+        Code::KeyExists | Code::KeyNotFound | Code::ValueMismatch => {
+            "read the entity, and decide anew; it needs another --key".to_owned()
+        }
+        Code::UnknownSequence => "see which sequences there are: gapless namespace show NAME".to_owned(),
+        _ => "nothing was written; mend the request and use another --key".to_owned(),
+    }
+}
+
+fn next_after(problem: &Problem, connection: &Connection) -> String {
+    let servers = connection.server.join(", ");
+    match problem.kind {
+        ProblemKind::Invalid => "mend what is named; nothing was done".to_owned(),
+        ProblemKind::NotFound if problem.reason == "UNKNOWN_NAMESPACE" => {
+            "see which there are: gapless namespace list".to_owned()
+        }
+        ProblemKind::NotFound => "see that it is spelled as it was created".to_owned(),
+        ProblemKind::AlreadyExists => "choose another name".to_owned(),
+        ProblemKind::Exhausted => "try again later, with the same key".to_owned(),
+        ProblemKind::Unavailable => {
+            format!("see that a server runs at {servers}, or name another one: --server ADDR")
+        }
+        ProblemKind::Deadline => "ask again with the same key, or with a longer --timeout".to_owned(),
+        ProblemKind::Precondition => "see how the partition does: gapless partitions".to_owned(),
+        ProblemKind::Unimplemented => "use a server that can".to_owned(),
+        ProblemKind::Unauthenticated | ProblemKind::Denied => {
+            "ask whoever runs the server for access".to_owned()
+        }
+        ProblemKind::Internal => "see what the server says on its stderr".to_owned(),
+    }
+}
+
+/// Bytes as text, where they are text; as hexadecimal digits otherwise.
+fn shown(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+        _ => format!("0x{}", hexadecimal(bytes)),
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A value of a record's field.
+fn value(value: &v1::Value) -> String {
+    use v1::value::Kind;
+    match &value.kind {
+        None | Some(Kind::Null(_)) => "null".to_owned(),
+        Some(Kind::Boolean(value)) => value.to_string(),
+        Some(Kind::Integer(value)) => value.to_string(),
+        Some(Kind::Text(value)) => format!("{value:?}"),
+        Some(Kind::Blob(value)) => format!("0x{}", hexadecimal(value)),
+        Some(Kind::Record(value)) => format!("record {value}"),
+    }
+}
+
+/// Names and numbers on one line.
+fn pairs<K: std::fmt::Display, V: std::fmt::Display>(pairs: impl IntoIterator<Item = (K, V)>) -> String {
+    let shown: Vec<String> = pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if shown.is_empty() { "-".to_owned() } else { shown.join(" ") }
+}

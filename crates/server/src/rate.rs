@@ -1,0 +1,86 @@
+//! How often one address may ask: a bucket for each that fills up again. Memory is bounded; the fullest buckets are forgotten first.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use gapless_api::{Problem, ProblemKind};
+use tokio::time::Instant;
+
+/// Calls that an address may make at once.
+const BURST: u32 = 200;
+/// How long it takes until one more is allowed.
+const REFILL: Duration = Duration::from_millis(10);
+/// Addresses that are remembered.
+const ADDRESSES: usize = 10_000;
+
+/// What each address has used.
+#[derive(Debug, Default)]
+pub(crate) struct Rates(Mutex<HashMap<IpAddr, Bucket>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    left: u32,
+    since: Instant,
+}
+
+impl Rates {
+    /// Takes one call.
+    ///
+    /// # Errors
+    /// If the address has made too many.
+    pub(crate) fn take(&self, address: IpAddr, now: Instant) -> Result<(), Problem> {
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= ADDRESSES && !buckets.contains_key(&address) {
+            // Who has not asked for a while has nothing to be remembered for.
+            buckets.retain(|_, bucket| bucket.filled(now).left < BURST);
+            if buckets.len() >= ADDRESSES {
+                return Err(too_many());
+            }
+        }
+        let bucket = buckets.entry(address).or_insert(Bucket { left: BURST, since: now });
+        *bucket = bucket.filled(now);
+        bucket.left = bucket.left.checked_sub(1).ok_or_else(too_many)?;
+        Ok(())
+    }
+}
+
+impl Bucket {
+    fn filled(self, now: Instant) -> Self {
+        let steps = now.saturating_duration_since(self.since).as_millis() / REFILL.as_millis();
+        let more = u32::try_from(steps).unwrap_or(u32::MAX);
+        let left = self.left.saturating_add(more).min(BURST);
+        // What is left of a step is not lost.
+        let since = if left == BURST { now } else { self.since + REFILL * more };
+        Self { left, since }
+    }
+}
+
+fn too_many() -> Problem {
+    let message = format!("more than {BURST} calls at once, or one in {} ms; ask later", REFILL.as_millis());
+    Problem::new(ProblemKind::Exhausted, "RATE_LIMITED", message).with("limit", "calls").after(REFILL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_empties_and_fills_up_again() {
+        let (rates, now) = (Rates::default(), Instant::now());
+        let (one, other) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
+        for _ in 0..BURST {
+            rates.take(one, now).unwrap();
+        }
+        assert_eq!(rates.take(one, now).unwrap_err().retry_after, Some(REFILL));
+        rates.take(other, now).unwrap();
+        rates.take(one, now + REFILL).unwrap();
+        rates.take(one, now + REFILL).unwrap_err();
+        let later = now + REFILL * 1000;
+        for _ in 0..BURST {
+            rates.take(one, later).unwrap();
+        }
+        rates.take(one, later).unwrap_err();
+    }
+}

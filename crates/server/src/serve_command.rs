@@ -1,0 +1,124 @@
+//! `gapless serve`: a node, from its directory to its end.
+//!
+//! Must not know: what is served.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use gapless_engine::{Config as EngineConfig, Engine, OpenError};
+use gapless_server::{Config, Server};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::ServeArguments;
+use crate::refusal::{Refusal, note};
+
+/// Runs the command.
+pub(crate) fn run(arguments: &ServeArguments, out: &mut dyn Write) -> Result<()> {
+    refuse_beyond_loopback(arguments.listen, arguments.insecure)?;
+    runtime()?.block_on(async {
+        let stop = Stop::new()?;
+        let node = Node::start(&arguments.data, arguments.listen).await?;
+        writeln!(out, "listening on {}", node.address())?;
+        out.flush()?;
+        stop.wait().await;
+        node.stop().await;
+        Ok(())
+    })
+}
+
+/// Until there are TLS and authentication, nobody else's network is asked.
+fn refuse_beyond_loopback(address: SocketAddr, insecure: bool) -> Result<()> {
+    if insecure || address.ip().is_loopback() {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        format!("{address} can be reached from other machines, and nothing is encrypted and nobody is asked who he is"),
+        "listen on 127.0.0.1, or say that the network is trusted: --insecure",
+    )
+    .into())
+}
+
+/// What commands that talk over a network run on.
+pub(crate) fn runtime() -> Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")
+}
+
+/// An engine and its server.
+pub(crate) struct Node {
+    pub(crate) engine: Engine,
+    server: Server,
+}
+
+impl Node {
+    /// Opens a directory and serves it. Ready when it takes writes.
+    pub(crate) async fn start(data: &Path, listen: SocketAddr) -> Result<Self> {
+        let engine =
+            Engine::open(EngineConfig::embedded(data)).await.map_err(|error| not_opened(&error, data))?;
+        let server = match Server::start(engine.clone(), Config::new(listen)).await {
+            Ok(server) => server,
+            Err(error) => {
+                engine.close().await;
+                let problem = format!("{:#}", anyhow::Error::from(error));
+                return Err(Refusal::new(
+                    problem,
+                    "choose another address: --listen ADDR; port 0 picks a free one",
+                )
+                .into());
+            }
+        };
+        engine.wait_for_leader().await;
+        engine.wait_until_actualized().await;
+        Ok(Self { engine, server })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// Lets everything it took be answered, and makes everything durable.
+    pub(crate) async fn stop(self) {
+        note(format_args!("stopping: what was taken is answered"));
+        self.server.stop().await;
+        self.engine.close().await;
+        note(format_args!("stopped"));
+    }
+}
+
+fn not_opened(error: &OpenError, data: &Path) -> Refusal {
+    let mut problem = format!("{} cannot be opened as a ledger: {error}", data.display());
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        problem.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    Refusal::new(
+        problem,
+        "see that the directory can be written to, that no other process serves it, and that it is whole",
+    )
+}
+
+/// The end, as a service manager or a person asks for it.
+pub(crate) struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    /// Listens from now on: a signal that comes while the node starts is not lost.
+    pub(crate) fn new() -> Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    /// Waits for it.
+    pub(crate) async fn wait(mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

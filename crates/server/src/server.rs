@@ -1,0 +1,170 @@
+//! A server: bound, answering, and at the end drained.
+//!
+//! Must not know: what a call means.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use gapless_api::v1::admin_server::AdminServer;
+use gapless_api::v1::ledger_server::LedgerServer;
+use gapless_api::{AdminCalls, FILE_DESCRIPTORS, InFlight, LedgerCalls};
+use gapless_engine::Engine;
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tonic::service::Routes;
+
+use crate::accept;
+use crate::admin_service::AdminService;
+use crate::ledger_service::LedgerService;
+
+/// Longest message that is read, in bytes. What is longer than a write may be, but not absurdly so, is told so by name.
+const MAX_MESSAGE_BYTES: usize = 8 << 20;
+
+/// Where to listen, and what to bear.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Address to listen on; port 0 picks a free one.
+    pub listen: SocketAddr,
+    /// What is borne.
+    pub limits: Limits,
+}
+
+/// What a server bears. Beyond it, somebody is refused or waits; nothing grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at one time; the next ones wait to be accepted.
+    pub connections: usize,
+    /// Calls at one time on one connection.
+    pub calls_per_connection: u32,
+    /// What one stream of writes has in flight.
+    pub in_flight: InFlight,
+    /// How long a connection may take to say what it wants, before it is closed.
+    pub header_timeout: Duration,
+    /// How often a connection that says nothing is asked whether it is there, and how long the answer may take.
+    pub keep_alive: Duration,
+    /// How long a call may take that names no deadline, and at most.
+    pub patience: Duration,
+    /// How long calls may take to finish when the server stops.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 4096,
+            calls_per_connection: 1024,
+            in_flight: InFlight::default(),
+            header_timeout: Duration::from_secs(10),
+            keep_alive: Duration::from_secs(20),
+            patience: Duration::from_secs(30),
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Config {
+    /// A server with default limits.
+    pub fn new(listen: SocketAddr) -> Self {
+        Self { listen, limits: Limits::default() }
+    }
+}
+
+/// Why a server did not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// Nobody can listen there.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The descriptors of the protocol are not what they should be.
+    #[error("reflection cannot be offered")]
+    Reflection(#[from] tonic_reflection::server::Error),
+}
+
+/// A server that answers. Dropped, it goes on until the runtime ends; see [`Server::stop`].
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    closing: watch::Sender<bool>,
+    accepting: JoinHandle<()>,
+    health: tonic_health::server::HealthReporter,
+}
+
+impl Server {
+    /// Binds and answers. Health says so as soon as the engine takes writes and every partition is up.
+    ///
+    /// # Errors
+    /// If nobody can listen there.
+    pub async fn start(engine: Engine, config: Config) -> Result<Self, StartError> {
+        let refused = |source| StartError::Listen { address: config.listen, source };
+        let listener = TcpListener::bind(config.listen).await.map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        let (closing, closed) = watch::channel(false);
+        let (health, health_service) = tonic_health::server::health_reporter();
+        health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        let ledger = LedgerService::new(LedgerCalls::new(engine.clone()), config.limits, closed.clone());
+        let admin =
+            AdminService::new(AdminCalls::new(engine.clone(), env!("CARGO_PKG_VERSION")), config.limits);
+        let routes = Routes::new(LedgerServer::new(ledger).max_decoding_message_size(MAX_MESSAGE_BYTES))
+            .add_service(AdminServer::new(admin).max_decoding_message_size(MAX_MESSAGE_BYTES))
+            .add_service(health_service)
+            .add_service(reflection().build_v1()?)
+            .add_service(reflection().build_v1alpha()?);
+        let router = routes.prepare().into_axum_router();
+        let accepting = tokio::spawn(accept::run(listener, router, config.limits, closed));
+        tokio::spawn(tell_health(engine, health.clone(), closing.subscribe()));
+        Ok(Self { address, closing, accepting, health })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops: takes no new connections and calls, lets calls finish, ends subscriptions. Ready when nobody is connected any more,
+    /// or the time for that is over.
+    pub async fn stop(self) {
+        for service in SERVICES {
+            self.health.set_service_status(service, tonic_health::ServingStatus::NotServing).await;
+        }
+        self.closing.send_replace(true);
+        // It cannot fail but by a panic, which was reported.
+        let _ = self.accepting.await;
+    }
+}
+
+/// Services whose health is told; the empty name is that of the server as a whole.
+const SERVICES: [&str; 3] = ["", "gapless.v1.Ledger", "gapless.v1.Admin"];
+
+async fn tell_health(
+    engine: Engine,
+    health: tonic_health::server::HealthReporter,
+    mut closing: watch::Receiver<bool>,
+) {
+    let ready = async {
+        engine.wait_for_leader().await;
+        engine.wait_until_actualized().await;
+    };
+    tokio::select! {
+        () = ready => {}
+        _ = closing.wait_for(|closing| *closing) => return,
+    }
+    for service in SERVICES {
+        if !*closing.borrow() {
+            health.set_service_status(service, tonic_health::ServingStatus::Serving).await;
+        }
+    }
+}
+
+fn reflection() -> tonic_reflection::server::Builder<'static> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+}

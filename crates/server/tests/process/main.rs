@@ -1,0 +1,6 @@
+//! The real binary as a process: killed, restarted, asked by its own client commands.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod commands;
+mod kill;
+mod support;

@@ -1,0 +1,87 @@
+//! A server as a process on a free port.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+
+/// The program, without anything of the environment that would change what it does.
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gapless"));
+    // Started by cargo, it would tell people to start it by cargo.
+    command.env_remove("GAPLESS_SERVER").env_remove("CARGO_MANIFEST_DIR").stdin(Stdio::null());
+    command
+}
+
+/// A server that runs until it is killed or dropped.
+pub(crate) struct Process {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    pub(crate) address: String,
+}
+
+impl Process {
+    /// `gapless serve` on a directory; ready when it serves.
+    pub(crate) fn serve(data: &Path) -> Self {
+        Self::start(&["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()])
+    }
+
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut command = program();
+        let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let address = line.trim_end().strip_prefix("listening on ").expect("it says where").to_owned();
+        Self { child, output, address }
+    }
+
+    /// The next line that it says.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// SIGKILL: it has no say in it.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM, and what it ends with.
+    pub(crate) fn terminate(mut self) -> ExitStatus {
+        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(asked.success());
+        self.child.wait().unwrap()
+    }
+
+    /// A client command that asks this server.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> Output {
+        program().env("GAPLESS_SERVER", &self.address).args(arguments).output().unwrap()
+    }
+
+    /// The same, which must succeed; what it said.
+    pub(crate) fn says(&self, arguments: &[&str]) -> String {
+        let output = self.ask(arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {error}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The same, which must be refused; the reason.
+    pub(crate) fn refuses(&self, arguments: &[&str]) -> String {
+        let output = self.ask(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains("\n next: "), "every error says what to do next: {error}");
+        error
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already, which is all that is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

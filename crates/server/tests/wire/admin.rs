@@ -1,0 +1,171 @@
+//! Every call of the service Admin, health and reflection.
+
+use gapless_api::v1;
+use tonic::Code;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+
+use crate::support::{Node, problem, sale, violations, written};
+
+#[tokio::test]
+async fn a_namespace_is_applied_again_shown_listed_and_dropped() {
+    let node = Node::start().await;
+    let mut admin = node.admin().await;
+    let apply = |definition: &str| v1::ApplyNamespaceRequest { definition: definition.to_owned() };
+    let more = "name = 'shop'\npartitions = 3\n[kinds.default.sequences]\ninvoice = 1\nreceipt = 100\n[records.settings]\nsingleton = true";
+    let applied = admin.apply_namespace(apply(more)).await.unwrap().into_inner().namespace.unwrap();
+    assert!(applied.definition.contains("receipt = 100"), "{}", applied.definition);
+    let again =
+        admin.apply_namespace(apply(&applied.definition)).await.unwrap().into_inner().namespace.unwrap();
+    assert_eq!(again, applied);
+    let other = admin.apply_namespace(apply("name = 'shop'\npartitions = 4")).await.unwrap_err();
+    assert_eq!(other.code(), Code::InvalidArgument);
+    assert!(other.message().contains("partitions"), "{}", other.message());
+    let wrong = admin.apply_namespace(apply("name = 'A'\npartitions = 0")).await.unwrap_err();
+    assert_eq!(violations(&wrong), ["name", "partitions"]);
+
+    for name in ["one", "two"] {
+        admin.apply_namespace(apply(&format!("name = '{name}'\npartitions = 1"))).await.unwrap();
+    }
+    let first = v1::ListNamespacesRequest { page_size: 2, ..Default::default() };
+    let first = admin.list_namespaces(first).await.unwrap().into_inner();
+    let second = v1::ListNamespacesRequest { page_size: 2, page_token: first.next_page_token };
+    let second = admin.list_namespaces(second).await.unwrap().into_inner();
+    let names: Vec<_> =
+        first.namespaces.iter().chain(&second.namespaces).map(|found| found.name.as_str()).collect();
+    assert_eq!((names, second.next_page_token), (vec!["shop", "one", "two"], String::new()));
+
+    let named = |namespace: &str| v1::DropNamespaceRequest { namespace: namespace.to_owned() };
+    admin.drop_namespace(named("one")).await.unwrap();
+    assert_eq!(admin.drop_namespace(named("one")).await.unwrap_err().code(), Code::NotFound);
+    let get = v1::GetNamespaceRequest { namespace: "one".to_owned() };
+    assert_eq!(admin.get_namespace(get).await.unwrap_err().code(), Code::NotFound);
+    let get = v1::GetNamespaceRequest { namespace: "two".to_owned() };
+    assert_eq!(admin.get_namespace(get).await.unwrap().into_inner().namespace.unwrap().partitions, 1);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn partitions_are_listed_frozen_and_thawed() {
+    let node = Node::start().await;
+    let (mut admin, mut ledger) = (node.admin().await, node.ledger().await);
+    let written_to = written(&mut ledger, sale(4, 1)).await;
+    assert_eq!(written_to.partition, 1);
+    let list = v1::ListPartitionsRequest { namespace: "shop".to_owned(), ..Default::default() };
+    let partitions = admin.list_partitions(list.clone()).await.unwrap().into_inner().partitions;
+    assert_eq!(partitions.iter().map(|found| found.partition).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(partitions[1].applied_offset, written_to.partition_offset);
+    for found in &partitions {
+        let marks = [
+            found.snapshot_offset,
+            found.checkpoint_offset,
+            found.synced_offset,
+            found.applied_offset,
+            found.durable_offset,
+            found.highest_offset,
+        ];
+        assert!(marks.is_sorted(), "WM-1: {found:?}");
+        assert_eq!(found.state(), v1::PartitionState::Serving);
+    }
+    let first = v1::ListPartitionsRequest { page_size: 2, ..list.clone() };
+    let first = admin.list_partitions(first).await.unwrap().into_inner();
+    let second = v1::ListPartitionsRequest { page_token: first.next_page_token, ..list.clone() };
+    assert_eq!(admin.list_partitions(second).await.unwrap().into_inner().partitions[0].partition, 2);
+
+    let namespace = "shop".to_owned();
+    admin
+        .freeze_partition(v1::FreezePartitionRequest { namespace: namespace.clone(), partition: 1 })
+        .await
+        .unwrap();
+    let status = ledger.write(sale(4, 2)).await.unwrap_err();
+    assert_eq!((status.code(), &*problem(&status).reason), (Code::FailedPrecondition, "PARTITION_FROZEN"));
+    assert!(admin.list_partitions(list).await.unwrap().into_inner().partitions[1].frozen);
+    written(&mut ledger, sale(5, 3)).await;
+    admin
+        .thaw_partition(v1::ThawPartitionRequest { namespace: namespace.clone(), partition: 1 })
+        .await
+        .unwrap();
+    assert_eq!(written(&mut ledger, sale(4, 2)).await.workspace_offset, 2);
+    let none = v1::FreezePartitionRequest { namespace, partition: 3 };
+    assert_eq!(admin.freeze_partition(none).await.unwrap_err().code(), Code::NotFound);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_barrier_is_reached_or_says_what_blocks() {
+    let node = Node::start().await;
+    let (mut admin, mut ledger) = (node.admin().await, node.ledger().await);
+    let sold = written(&mut ledger, sale(4, 1)).await;
+    let target =
+        |target| v1::BarrierTarget { namespace: "shop".to_owned(), partition: 1, target: Some(target) };
+    let wait = |targets| v1::WaitBarrierRequest { targets, timeout_ms: 100 };
+    use v1::barrier_target::Target;
+    let both = vec![
+        target(Target::LogIndex(sold.log_index)),
+        target(Target::PartitionOffset(sold.partition_offset)),
+    ];
+    assert!(admin.wait_barrier(wait(both)).await.unwrap().into_inner().reached);
+    let beyond = vec![target(Target::PartitionOffset(sold.partition_offset + 1))];
+    let blocked = admin.wait_barrier(wait(beyond)).await.unwrap().into_inner();
+    assert_eq!((blocked.reached, blocked.blocked.len()), (false, 1));
+    assert_eq!((blocked.blocked[0].namespace.as_str(), blocked.blocked[0].partition), ("shop", 1));
+    let slot = v1::ProjectionSlot { projection: "stock".to_owned(), slot: 1 };
+    let status = admin.wait_barrier(wait(vec![target(Target::Projection(slot))])).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+    let status = admin.wait_barrier(wait(vec![])).await.unwrap_err();
+    assert_eq!(violations(&status), ["targets"]);
+    let ask = |_| {
+        let (mut admin, request) = (admin.clone(), wait(vec![target(Target::PartitionOffset(1))]));
+        async move { admin.wait_barrier(request).await }
+    };
+    // A thousand at once are more than one address may make.
+    let answers = futures_util::future::join_all((0..1000).map(ask)).await;
+    let limited = answers.into_iter().find_map(Result::err).unwrap();
+    assert_eq!((limited.code(), &*problem(&limited).reason), (Code::ResourceExhausted, "RATE_LIMITED"));
+    assert!(problem(&limited).retry_after.is_some());
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_tells_its_status_and_publishes_a_snapshot() {
+    let node = Node::start().await;
+    let (mut admin, mut ledger) = (node.admin().await, node.ledger().await);
+    let sold = written(&mut ledger, sale(4, 1)).await;
+    let status = admin.cluster_status(v1::ClusterStatusRequest {}).await.unwrap().into_inner();
+    assert!(status.is_leader && status.takes_writes);
+    assert_eq!((status.nodes.len(), status.leader.unwrap().node_id), (1, status.node_id));
+    assert!(status.committed_index >= Some(sold.log_index));
+    let snapshot = admin.snapshot(v1::SnapshotRequest {}).await.unwrap().into_inner();
+    assert!(snapshot.log_index >= sold.log_index);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn what_the_server_cannot_do_is_said_with_the_reason() {
+    let node = Node::start().await;
+    let mut admin = node.admin().await;
+    let refused = [
+        admin.backup(v1::BackupRequest::default()).await.unwrap_err(),
+        admin.add_node(v1::AddNodeRequest::default()).await.unwrap_err(),
+        admin.remove_node(v1::RemoveNodeRequest::default()).await.unwrap_err(),
+        admin.transfer_leader(v1::TransferLeaderRequest::default()).await.unwrap_err(),
+    ];
+    for status in refused {
+        assert_eq!(status.code(), Code::Unimplemented);
+        assert!(status.message().contains("not possible yet: "), "{}", status.message());
+    }
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn health_says_when_it_serves() {
+    let node = Node::start().await;
+    let mut health = HealthClient::new(node.channel().await);
+    for service in ["", "gapless.v1.Ledger", "gapless.v1.Admin"] {
+        let mut watched =
+            health.watch(HealthCheckRequest { service: service.to_owned() }).await.unwrap().into_inner();
+        // It begins with whatever it is, and becomes 1, serving.
+        while watched.message().await.unwrap().unwrap().status != 1 {}
+    }
+    node.stop().await;
+}

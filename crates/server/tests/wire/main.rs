@@ -1,0 +1,11 @@
+//! The server over real sockets: every call, every limit, races, streams, and its end.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod admin;
+mod calls;
+mod client;
+mod connections;
+mod limits;
+mod races;
+mod streams;
+mod support;
