@@ -219,14 +219,8 @@ fn changes_of_names_that_were_cut_happened_or_did_not() {
     assert_eq!(synced.into_iter().collect::<Vec<_>>(), ["file", "other"]);
 }
 
-/// Names of the directories below `/outer`, and of the files in the one that was there; none if `/outer` itself is gone.
-fn below_outer(disk: &FaultyIo) -> Option<(Vec<String>, Option<Vec<String>>)> {
-    let directories = disk.list_dirs(Path::new("/outer")).ok()?;
-    Some((directories, disk.list(Path::new("/outer/inner")).ok()))
-}
-
-#[test]
-fn a_removed_directory_stays_gone_after_the_sync_of_the_one_above_it() {
+/// `/outer` and `/outer/inner` were removed, and with them a file whose name was durable; nothing of that was synced.
+fn disk_with_removed_directories() -> FaultyIo {
     let disk = FaultyIo::new(1);
     let (outer, inner) = (Path::new("/outer"), Path::new("/outer/inner"));
     disk.create_dir(inner).unwrap();
@@ -235,6 +229,18 @@ fn a_removed_directory_stays_gone_after_the_sync_of_the_one_above_it() {
     disk.remove(&inner.join("file")).unwrap();
     disk.remove_dir(inner).unwrap();
     disk.remove_dir(outer).unwrap();
+    disk
+}
+
+/// Names of the directories below `/outer`, and of the files in the one that was there; none if `/outer` itself is gone.
+fn below_outer(disk: &FaultyIo) -> Option<(Vec<String>, Option<Vec<String>>)> {
+    let directories = disk.list_dirs(Path::new("/outer")).ok()?;
+    Some((directories, disk.list(Path::new("/outer/inner")).ok()))
+}
+
+#[test]
+fn a_removed_directory_stays_gone_after_the_sync_of_the_one_above_it() {
+    let disk = disk_with_removed_directories();
     assert_eq!(below_outer(&disk), None);
 
     // Not synced: everything comes back, as it was when it was last synced.
@@ -264,14 +270,8 @@ fn a_removed_directory_stays_gone_after_the_sync_of_the_one_above_it() {
 
 #[test]
 fn a_directory_that_is_created_again_survives_its_removal() {
-    let disk = FaultyIo::new(1);
-    let (outer, inner) = (Path::new("/outer"), Path::new("/outer/inner"));
-    disk.create_dir(inner).unwrap();
-    disk.open(&inner.join("file"), OpenMode::Create).unwrap();
-    disk.sync_dir(inner).unwrap();
-    disk.remove(&inner.join("file")).unwrap();
-    disk.remove_dir(inner).unwrap();
-    disk.remove_dir(outer).unwrap();
+    let disk = disk_with_removed_directories();
+    let inner = Path::new("/outer/inner");
     disk.create_dir(inner).unwrap();
     disk.open(&inner.join("new"), OpenMode::Create).unwrap();
     disk.sync_dir(inner).unwrap();
