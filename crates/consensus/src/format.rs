@@ -4,6 +4,7 @@
 //!
 //! Must not know: files, the consensus library.
 
+pub(crate) use gapless_log::input::{Input, Malformed};
 use gapless_types::LogIndex;
 
 use crate::identity::Term;
@@ -20,75 +21,16 @@ pub(crate) mod state;
 /// The version that this program writes, and the only one it reads.
 pub(crate) const FORMAT_VERSION: u8 = 1;
 
-/// Bytes that are not of this version's form, and in what way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed(pub(crate) &'static str);
-
-/// Bytes that are taken from the front. Whatever is missing is malformed, not a panic.
-pub(crate) struct Input<'a>(&'a [u8]);
-
-impl<'a> Input<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self(bytes)
+/// The version of what follows, which has to be this one.
+pub(crate) fn get_version(input: &mut Input<'_>) -> Result<(), Malformed> {
+    match input.u8()? {
+        FORMAT_VERSION => Ok(()),
+        _ => Err(Malformed("its version is unknown")),
     }
+}
 
-    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed("it ends too early"))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], Malformed> {
-        let taken = self.take(LENGTH)?;
-        Ok(taken.try_into().expect("as many bytes as were asked for"))
-    }
-
-    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
-        Ok(self.array::<1>()?[0])
-    }
-
-    pub(crate) fn u16(&mut self) -> Result<u16, Malformed> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    pub(crate) fn bytes16(&mut self) -> Result<[u8; 16], Malformed> {
-        self.array()
-    }
-
-    pub(crate) fn entry_id(&mut self) -> Result<EntryId, Malformed> {
-        Ok(EntryId { term: Term::new(self.u64()?), index: LogIndex::new(self.u64()?) })
-    }
-
-    /// Bytes that are zero in this version.
-    pub(crate) fn reserved(&mut self, count: usize) -> Result<(), Malformed> {
-        match self.take(count)?.iter().all(|&byte| byte == 0) {
-            true => Ok(()),
-            false => Err(Malformed("reserved bytes are not zero")),
-        }
-    }
-
-    /// Nothing may be left.
-    pub(crate) fn end(self) -> Result<(), Malformed> {
-        match self.0.is_empty() {
-            true => Ok(()),
-            false => Err(Malformed("it goes on behind its end")),
-        }
-    }
-
-    pub(crate) fn version(&mut self) -> Result<(), Malformed> {
-        match self.u8()? {
-            FORMAT_VERSION => Ok(()),
-            _ => Err(Malformed("its version is unknown")),
-        }
-    }
+pub(crate) fn get_entry_id(input: &mut Input<'_>) -> Result<EntryId, Malformed> {
+    Ok(EntryId { term: Term::new(input.u64()?), index: LogIndex::new(input.u64()?) })
 }
 
 pub(crate) fn put_entry_id(bytes: &mut Vec<u8>, id: EntryId) {
@@ -116,8 +58,8 @@ pub(crate) fn unseal<'a>(magic: &[u8; 8], bytes: &'a [u8]) -> Result<&'a [u8], M
         return Err(Malformed("it does not begin as such a file does"));
     }
     let sum = input.u32()?;
-    match sum == crc32c::crc32c_append(crc32c::crc32c(magic), input.0) {
-        true => Ok(input.0),
+    match sum == crc32c::crc32c_append(crc32c::crc32c(magic), input.rest()) {
+        true => Ok(input.rest()),
         false => Err(Malformed("it does not match its checksum")),
     }
 }

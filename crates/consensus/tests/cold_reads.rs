@@ -52,8 +52,16 @@ impl Io for Watched {
         self.disk.list(dir)
     }
 
+    fn list_dirs(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.disk.list_dirs(dir)
+    }
+
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         self.disk.create_dir(dir)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.remove_dir(dir)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {

@@ -10,8 +10,8 @@
 //!
 //! Must not know: what records mean.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use gapless_types::{LogIndex, PartitionId};
@@ -19,7 +19,8 @@ use tokio::task::JoinHandle;
 
 use crate::catalog::StoredCatalog;
 use crate::cutting::Cutting;
-use crate::node::{Durable, Node, partition_name};
+use crate::node::{Durable, Node};
+use crate::removal;
 
 /// How often, and how much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,23 +163,21 @@ pub(crate) async fn write_catalog(node: &Arc<Node>, durable: Durable, generation
     }
 }
 
-/// Removes what a snapshot replaced, once the catalog on disk names its own directory.
+/// Removes what snapshots replaced, once the catalog on disk names their directory.
 async fn remove_earlier(node: &Arc<Node>) {
-    let earlier = node.earlier.lock().unwrap_or_else(PoisonError::into_inner).pop();
-    let Some(earlier) = earlier else { return };
+    if !node.has_earlier.swap(false, Ordering::AcqRel) {
+        return;
+    }
     let job = {
-        let (node, earlier) = (node.clone(), earlier.clone());
+        let node = node.clone();
         move || {
-            let dir = node.catalog_file.partitions_dir(earlier.generation);
-            earlier
-                .partitions
-                .iter()
-                .try_for_each(|&partition| node.remove_files(&dir.join(partition_name(partition))))
+            let generation = node.generation.load(Ordering::Acquire);
+            removal::remove_generations_before(&*node.io, &node.catalog_file, generation)
         }
     };
     if let Err(error) = node.workers.run(job).await {
         node.alarm(format!("what a snapshot replaced cannot be removed: {error}"));
-        node.earlier.lock().unwrap_or_else(PoisonError::into_inner).push(earlier);
+        node.has_earlier.store(true, Ordering::Release);
     }
 }
 
@@ -191,7 +190,8 @@ async fn collect_garbage(node: &Arc<Node>) {
         }
         let job = {
             let node = node.clone();
-            move || namespace.partitions().try_for_each(|partition| node.remove_partition(partition))
+            let remove = move |partition| removal::remove(&*node.io, &node.partition_dir(partition));
+            move || namespace.partitions().try_for_each(remove)
         };
         match node.workers.run(job).await {
             Ok(()) => {

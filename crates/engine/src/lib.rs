@@ -41,6 +41,7 @@ mod proposing;
 mod ranges;
 mod reads;
 pub mod recall;
+mod removal;
 mod reports;
 pub mod retention;
 mod slot;

@@ -5,9 +5,8 @@
 //! Must not know: what the engine offers to whoever uses it.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -76,15 +75,8 @@ pub(crate) struct Node {
     pub(crate) catalog_turn: tokio::sync::Mutex<()>,
     /// Shared by snapshots that are being taken; a snapshot that is installed waits for them.
     pub(crate) taking: Arc<tokio::sync::RwLock<()>>,
-    /// What earlier generations left on disk.
-    pub(crate) earlier: Mutex<Vec<Earlier>>,
-}
-
-/// Partitions of a generation that a snapshot replaced.
-#[derive(Clone, Debug)]
-pub(crate) struct Earlier {
-    pub(crate) generation: u64,
-    pub(crate) partitions: Vec<PartitionId>,
+    /// Whether generations that a snapshot replaced may still be on disk.
+    pub(crate) has_earlier: AtomicBool,
 }
 
 /// What of the catalog is on disk.
@@ -187,10 +179,6 @@ impl Node {
         let StoredCatalog { catalog, covered, time, generation, .. } = stored;
         let durable = Durable { catalog: Arc::new(catalog), covered, time };
         let runtime = Handle::current();
-        // The process may have ended before all of it was removed.
-        let earlier = generation
-            .checked_sub(1)
-            .map(|generation| Earlier { generation, partitions: durable.catalog.partitions().collect() });
         let admission = Admission::new(config.admission, config.clock.clone(), config.signal.clone())
             .map_err(|error| OpenError::Configuration(error.to_string()))?;
         Ok(Self {
@@ -225,7 +213,8 @@ impl Node {
             queue_limits: config.queue,
             catalog_turn: tokio::sync::Mutex::default(),
             taking: Arc::default(),
-            earlier: Mutex::new(earlier.into_iter().collect()),
+            // The process may have ended before all of them were removed.
+            has_earlier: AtomicBool::new(generation > 0),
         })
     }
 
@@ -290,26 +279,6 @@ impl Node {
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         leaving.retain(|slot| *slot.state.borrow() != PartitionState::Closed);
         leaving.iter().any(|slot| slot.id.namespace == namespace)
-    }
-
-    /// Removes the files of a partition that nobody has open.
-    pub(crate) fn remove_partition(&self, partition: PartitionId) -> io::Result<()> {
-        self.remove_files(&self.partition_dir(partition))
-    }
-
-    pub(crate) fn remove_files(&self, dir: &Path) -> io::Result<()> {
-        for part in [dir.join("log"), dir.join("store")] {
-            let names = match self.io.list(&part) {
-                Ok(names) => names,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            for name in names {
-                self.io.remove(&part.join(name))?;
-            }
-            self.io.sync_dir(&part)?;
-        }
-        Ok(())
     }
 
     /// Something that an operator should see. What happens again and again is kept once, where it happened last.

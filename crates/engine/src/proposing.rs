@@ -177,8 +177,9 @@ impl Proposing {
             core.leader_clock = None;
             core.others = None;
         }
-        self.node.recall.step_down();
+        // Given back first: whoever is told finds nothing of his left here.
         self.node.acks.clear();
+        self.node.recall.step_down();
         for request in std::mem::take(&mut self.waiting) {
             if let Request::Catalog(_, reply) = request {
                 let _ = reply.send(Err(CatalogRefused::NotLeading));

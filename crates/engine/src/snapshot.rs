@@ -11,8 +11,8 @@
 //!
 //! Must not know: how the bytes travel, how an order is agreed on.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::future::BoxFuture;
@@ -23,10 +23,11 @@ use gapless_types::limits::MAX_READ_BYTES;
 use gapless_types::{LogIndex, NamespaceId, PartitionId, PartitionIndex, PartitionOffset, Position};
 use tokio::sync::oneshot;
 
-use crate::catalog::{Catalog, Garbage, StoredCatalog, decode_catalog, encode_catalog};
+use crate::catalog::{StoredCatalog, decode_catalog, encode_catalog};
 use crate::dispatcher::{close_partitions, reset_partitions, start_workers};
 use crate::keeper::write_catalog;
-use crate::node::{Durable, Earlier, Node, partition_name};
+use crate::node::{Durable, Node, partition_name};
+use crate::removal;
 use crate::slot::{Mark, Marked};
 use crate::workers::Workers;
 
@@ -215,11 +216,8 @@ pub(crate) fn install(
         if !write_catalog(&node, durable, generation).await {
             return Err(MachineFault::new("the catalog cannot be written"));
         }
-        let old = node.catalog.send_replace(catalog);
-        let garbage = old.garbage().into_iter().flat_map(Garbage::partitions);
-        let partitions = old.partitions().chain(garbage).collect();
-        let earlier = Earlier { generation: generation - 1, partitions };
-        node.earlier.lock().unwrap_or_else(PoisonError::into_inner).push(earlier);
+        node.catalog.send_replace(catalog);
+        node.has_earlier.store(true, Ordering::Release);
         node.announce(at);
         reset_partitions(&node).await;
         start_workers(&node);
@@ -241,7 +239,7 @@ async fn receive(
         return Err(MachineFault::new("the snapshot is of another cluster"));
     }
     let dir = node.catalog_file.partitions_dir(generation);
-    clear(node, &stored.catalog, generation).await?;
+    clear(node, generation).await?;
     while let Some(mut header) = reader.take_or_end(14).await? {
         let namespace = NamespaceId::new(header.get_u32_le());
         let partition = PartitionId { namespace, index: PartitionIndex::new(header.get_u16_le()) };
@@ -282,16 +280,9 @@ async fn receive(
 }
 
 /// Removes what an interrupted install left behind.
-async fn clear(node: &Arc<Node>, catalog: &Catalog, generation: u64) -> Result<(), MachineFault> {
-    let dir = node.catalog_file.partitions_dir(generation);
-    let partitions: Vec<PartitionId> = catalog.partitions().collect();
-    let node_for_job = node.clone();
-    let job = move || {
-        partitions
-            .into_iter()
-            .try_for_each(|partition| node_for_job.remove_files(&dir.join(partition_name(partition))))
-    };
-    node.workers.run(job).await.map_err(MachineFault::new)
+async fn clear(node: &Arc<Node>, generation: u64) -> Result<(), MachineFault> {
+    let (io, dir) = (node.io.clone(), node.catalog_file.partitions_dir(generation));
+    node.workers.run(move || removal::remove(&*io, &dir)).await.map_err(MachineFault::new)
 }
 
 /// Takes bytes from the pieces of a snapshot.

@@ -255,6 +255,31 @@ async fn namespaces_and_partitions_come_go_freeze_and_thaw() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_namespace_leaves_nothing_in_its_directory() {
+    let home = tempfile::tempdir().unwrap();
+    let mut config = Config::embedded(home.path());
+    config.housekeeping.checkpoint_interval = Duration::from_millis(20);
+    let engine = Engine::open(config).await.unwrap();
+    engine.wait_for_leader().await;
+    engine.define(shop(3)).await.unwrap();
+    for number in 0..30 {
+        write(&engine, number, &sale(number)).await.unwrap();
+    }
+    let partitions = home.path().join("partitions-0");
+    let found = || std::fs::read_dir(&partitions).unwrap().count();
+    assert_eq!(found(), 3);
+    engine.drop_namespace("shop").await.unwrap();
+    for _ in 0..3000 {
+        if found() == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(found(), 0, "{:?}", engine.alarms());
+    engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_was_told_an_offset_reads_his_write_and_barriers_name_what_blocks() {
     let io = Arc::new(MemoryIo::new());
     let engine = open(&io).await;

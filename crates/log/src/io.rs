@@ -39,8 +39,16 @@ pub trait Io: Send + Sync + fmt::Debug {
     /// Names of the files in a directory, in no particular order.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
+    /// Names of the directories in a directory, in no particular order.
+    fn list_dirs(&self, dir: &Path) -> io::Result<Vec<String>>;
+
     /// Creates a directory and those above it, and makes them durable.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Removes a directory that has no files and no directories in it; one that does not exist is removed already.
+    /// Durable after [`Io::sync_dir`] of the one above it; until then a crash may bring it back, with what was removed
+    /// from it. [`io::ErrorKind::WouldBlock`] while somebody holds it, [`io::ErrorKind::DirectoryNotEmpty`] otherwise.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Makes the names of a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;

@@ -32,6 +32,7 @@ mod error;
 pub mod format;
 mod hot;
 mod index;
+pub mod input;
 mod inspect;
 mod inventory;
 pub mod io;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_log::io::faulty::{Fault, FaultyIo};
+use gapless_log::io::faulty::{FaultyIo, OperationKind};
 use gapless_log::io::memory::MemoryIo;
 use gapless_log::{
     AppendError, Drive, Layout, Log, LogId, OpenError, Options, ReadError, StateKey, SyncPolicy,
@@ -325,7 +325,7 @@ fn compressed_records_come_back_as_they_were() {
 
 #[test]
 fn any_failing_write_or_sync_poisons_the_log_until_it_is_reopened() {
-    for fault in [Fault::Write, Fault::Sync] {
+    for fault in [OperationKind::Write, OperationKind::Sync] {
         let io = FaultyIo::new(1);
         let (log, _) = Log::open(Arc::new(io.clone()), "log", options()).unwrap();
         log.append_next(&[b"safe"]).unwrap().wait().unwrap();
@@ -399,7 +399,9 @@ fn a_released_segment_is_room_on_a_full_disk() {
 fn a_log_that_cannot_prepare_a_segment_is_whole_and_tries_again() {
     let io = FaultyIo::new(1);
     let (log, _) = Log::open(Arc::new(io.clone()), "log", options()).unwrap();
-    for fault in [Fault::Create, Fault::Reserve, Fault::Rename, Fault::SyncDir] {
+    for fault in
+        [OperationKind::Create, OperationKind::Reserve, OperationKind::Rename, OperationKind::SyncDir]
+    {
         io.reset_operations();
         io.fail_at(1, fault);
         let mut refused = 0;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use gapless_log::io::faulty::{Fault, FaultyIo};
+use gapless_log::io::faulty::{FaultyIo, OperationKind};
 use gapless_log::io::memory::MemoryIo;
 use gapless_log::io::real::RealIo;
 use gapless_log::io::{DirectoryLock, File, Io, OpenMode};
@@ -284,7 +284,7 @@ fn a_failing_sync_fails_every_waiter_of_a_log_with_threads() {
     log.append_next(&[b"safe"]).unwrap().wait().unwrap();
     // The next segment is prepared: the next sync is a frame's.
     log.maintain().unwrap();
-    io.fail_at(io.operations() + 1, Fault::Sync);
+    io.fail_at(io.operations() + 1, OperationKind::Sync);
     let failed = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..4)
             .map(|_| {
@@ -437,8 +437,14 @@ impl Io for GatedIo {
     fn list(&self, dir: &Path) -> std::io::Result<Vec<String>> {
         self.inner.list(dir)
     }
+    fn list_dirs(&self, dir: &Path) -> std::io::Result<Vec<String>> {
+        self.inner.list_dirs(dir)
+    }
     fn create_dir(&self, dir: &Path) -> std::io::Result<()> {
         self.inner.create_dir(dir)
+    }
+    fn remove_dir(&self, dir: &Path) -> std::io::Result<()> {
+        self.inner.remove_dir(dir)
     }
     fn sync_dir(&self, dir: &Path) -> std::io::Result<()> {
         self.inner.sync_dir(dir)

@@ -13,7 +13,9 @@
 use gapless_log::LogId;
 use gapless_types::{GroupId, LogIndex};
 
-use super::{FORMAT_VERSION, Input, Malformed, count16, members, put_entry_id, seal, unseal};
+use super::{
+    FORMAT_VERSION, Input, Malformed, count16, get_entry_id, get_version, members, put_entry_id, seal, unseal,
+};
 use crate::identity::{ClusterId, Identity, NodeId, Term};
 use crate::members::Members;
 use crate::message::EntryId;
@@ -69,7 +71,7 @@ impl Control {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut input = Input::new(unseal(MAGIC, bytes)?);
-        input.version()?;
+        get_version(&mut input)?;
         let flags = input.u8()?;
         if flags & !INSTALLING != 0 {
             return Err(Malformed("it has unknown flags"));
@@ -77,7 +79,7 @@ impl Control {
         let count = input.u16()?;
         let (cluster, group) = get_origin(&mut input)?;
         let identity = Identity { cluster, group, node: NodeId::new(input.u64()?) };
-        let log = LogId::from_bytes(input.bytes16()?);
+        let log = LogId::from_bytes(input.array()?);
         let mut changes = Vec::new();
         for _ in 0..count {
             let change = LogIndex::new(input.u64()?);
@@ -101,7 +103,7 @@ pub(super) fn put_origin(bytes: &mut Vec<u8>, cluster: ClusterId, group: GroupId
 }
 
 pub(super) fn get_origin(input: &mut Input<'_>) -> Result<(ClusterId, GroupId), Malformed> {
-    let cluster = ClusterId::from_bytes(input.bytes16()?);
+    let cluster = ClusterId::from_bytes(input.array()?);
     let group = GroupId::new(input.u32()?);
     input.reserved(4)?;
     Ok((cluster, group))
@@ -120,8 +122,8 @@ impl Standing {
     pub(super) fn get(input: &mut Input<'_>) -> Result<Self, Malformed> {
         let (has_last, has_members) = (flag(input)?, flag(input)?);
         input.reserved(6)?;
-        let last = optional(has_last, input.entry_id()?)?;
-        let members_at = optional(has_members, input.entry_id()?)?;
+        let last = optional(has_last, get_entry_id(input)?)?;
+        let members_at = optional(has_members, get_entry_id(input)?)?;
         let highest_node = NodeId::new(input.u64()?);
         let members = members::get(input)?;
         Ok(Self { last, members_at, members, highest_node })

@@ -9,7 +9,7 @@
 use bytes::Bytes;
 use gapless_types::LogIndex;
 
-use super::{FORMAT_VERSION, Input, Malformed, members};
+use super::{FORMAT_VERSION, Input, Malformed, get_version, members};
 use crate::identity::Term;
 use crate::limits::ENTRY_HEADER_BYTES;
 use crate::machine::CommittedBody;
@@ -40,7 +40,7 @@ pub(crate) fn encode(entry: &Entry) -> Vec<u8> {
 /// The entry at `index`; what was proposed shares the memory of `bytes`.
 pub(crate) fn decode(index: LogIndex, bytes: &Bytes) -> Result<Entry, Malformed> {
     let mut input = Input::new(bytes);
-    input.version()?;
+    get_version(&mut input)?;
     let kind = input.u8()?;
     input.reserved(6)?;
     let id = EntryId { term: Term::new(input.u64()?), index };

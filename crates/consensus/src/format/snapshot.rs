@@ -12,7 +12,7 @@
 use gapless_types::GroupId;
 
 use super::control::{Standing, get_origin, put_origin};
-use super::{FORMAT_VERSION, Input, Malformed, seal, unseal};
+use super::{FORMAT_VERSION, Input, Malformed, get_version, seal, unseal};
 use crate::identity::{ClusterId, Identity};
 use crate::message::Received;
 
@@ -46,7 +46,7 @@ impl SnapshotHeader {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut input = Input::new(unseal(MAGIC, bytes)?);
-        input.version()?;
+        get_version(&mut input)?;
         input.reserved(3)?;
         let (cluster, group) = get_origin(&mut input)?;
         let standing = Standing::get(&mut input)?;

@@ -7,7 +7,7 @@
 
 use gapless_log::StateKey;
 
-use super::{FORMAT_VERSION, Input, Malformed, put_entry_id};
+use super::{FORMAT_VERSION, Input, Malformed, get_entry_id, get_version, put_entry_id};
 use crate::identity::{NodeId, Term};
 use crate::message::{EntryId, Vote};
 
@@ -25,7 +25,7 @@ pub(crate) fn encode_vote(vote: Vote) -> Vec<u8> {
 
 pub(crate) fn decode_vote(bytes: &[u8]) -> Result<Vote, Malformed> {
     let mut input = Input::new(bytes);
-    input.version()?;
+    get_version(&mut input)?;
     let committed = match input.u8()? {
         0 => false,
         1 => true,
@@ -45,9 +45,9 @@ pub(crate) fn encode_purged(id: EntryId) -> Vec<u8> {
 
 pub(crate) fn decode_purged(bytes: &[u8]) -> Result<EntryId, Malformed> {
     let mut input = Input::new(bytes);
-    input.version()?;
+    get_version(&mut input)?;
     input.reserved(7)?;
-    let id = input.entry_id()?;
+    let id = get_entry_id(&mut input)?;
     input.end()?;
     Ok(id)
 }

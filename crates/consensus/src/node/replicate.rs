@@ -56,6 +56,10 @@ impl Replicator for Node {
 
     fn read_point(&self) -> BoxFuture<'_, Result<LogIndex, ReadPointError>> {
         Box::pin(async move {
+            // The library goes on for a moment after the node has said that it stopped.
+            if let Some(stopped) = self.stopped() {
+                return Err(stopped.into());
+            }
             match self.0.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
                 Ok(read) => Ok(LogIndex::new(read.log_id().index)),
                 Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward))) => {

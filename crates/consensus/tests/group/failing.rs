@@ -7,8 +7,10 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use gapless_consensus::message::{AppendRequest, AppendResponse, Entry, EntryId, Vote};
 use gapless_consensus::network::{Channel, Nobody, Route};
-use gapless_consensus::{CommittedBody, Identity, Members, Node, Refusal, Replicator, Start, Term};
-use gapless_log::io::faulty::{Crash, Fault, FaultyIo};
+use gapless_consensus::{
+    CommittedBody, Identity, Members, Node, ReadPointError, Refusal, Replicator, Start, Term,
+};
+use gapless_log::io::faulty::{Crash, FaultyIo, OperationKind};
 use gapless_types::LogIndex;
 
 use crate::harness::{address, config, entry, eventually, id, identity, leads, open_alone};
@@ -19,12 +21,13 @@ async fn assert_stops(node: &Node) {
     let stopped = node.leadership().borrow().stopped.clone().unwrap();
     assert!(stopped.reason.contains("log"), "{stopped}");
     assert_eq!(node.propose(entry(0)).await, Err(Refusal::Stopped));
+    assert!(matches!(node.read_point().await, Err(ReadPointError::Stopped(_))));
     node.kill().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_whose_purge_fails_stops_though_nothing_else_is_written() {
-    for fault in [Fault::Write, Fault::Sync] {
+    for fault in [OperationKind::Write, OperationKind::Sync] {
         let (disk, survives) = (FaultyIo::new(1), Survives::default());
         let node = open_alone(Arc::new(disk.clone()), Ledger::new(&survives)).await.unwrap();
         leads(&node).await;
@@ -65,7 +68,7 @@ fn request(term: u64, leader: u64, previous: EntryId, entries: Vec<Entry>) -> Ap
 
 #[tokio::test(start_paused = true)]
 async fn a_follower_whose_truncation_fails_stops_though_nothing_else_is_written() {
-    for fault in [Fault::Write, Fault::Sync] {
+    for fault in [OperationKind::Write, OperationKind::Sync] {
         let disk = FaultyIo::new(2);
         let members = Members::voting((1..=3).map(|node| (id(node), address(id(node))))).unwrap();
         let config = config(1, 2, Start::Found(members));

@@ -30,6 +30,7 @@ use crate::log_time::LogTime;
 const MAGIC: &[u8; 8] = b"GAPLCAT2";
 const NAME: &str = "catalog";
 const TEMPORARY: &str = "catalog.new";
+const PARTITIONS: &str = "partitions-";
 const NOTHING: u64 = u64::MAX;
 
 /// Why the catalog could not be read or written.
@@ -83,7 +84,13 @@ impl CatalogFile {
 
     /// Where the partitions of a generation are.
     pub(crate) fn partitions_dir(&self, generation: u64) -> PathBuf {
-        self.dir.join(format!("partitions-{generation}"))
+        self.dir.join(format!("{PARTITIONS}{generation}"))
+    }
+
+    /// Generations of which there is a directory.
+    pub(crate) fn generations(&self) -> io::Result<Vec<u64>> {
+        let names = self.io.list_dirs(&self.dir)?;
+        Ok(names.iter().filter_map(|name| name.strip_prefix(PARTITIONS)?.parse().ok()).collect())
     }
 
     /// What is stored; the beginning of everything if there is no file.

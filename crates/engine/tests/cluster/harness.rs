@@ -310,7 +310,11 @@ pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 pub(crate) fn shop(partitions: u16) -> Definition {
-    let mut shop = Definition::new(Name::new("shop").unwrap(), NonZeroU16::new(partitions).unwrap());
+    shop_named("shop", partitions)
+}
+
+pub(crate) fn shop_named(name: &str, partitions: u16) -> Definition {
+    let mut shop = Definition::new(Name::new(name).unwrap(), NonZeroU16::new(partitions).unwrap());
     shop.kinds.entry(Name::new("default").unwrap()).or_default().insert(Name::new("invoice").unwrap(), 1);
     shop
 }

@@ -154,9 +154,19 @@ impl Io for Disk {
         self.memory.list(dir)
     }
 
+    fn list_dirs(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.ask(dir, Ask::Read)?;
+        self.memory.list_dirs(dir)
+    }
+
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         self.ask(dir, Ask::Write)?;
         self.memory.create_dir(dir)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.ask(dir, Ask::Read)?;
+        self.memory.remove_dir(dir)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {

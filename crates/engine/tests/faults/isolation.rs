@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use gapless_engine::{Consistency, Engine, PartitionState, ReadOptions, WriteError};
-use gapless_partition::{Entry, Partition};
+use gapless_engine::{Consistency, Engine, ReadOptions, WriteError};
+use gapless_partition::Entry;
 use gapless_store::{Batch, Budget, Offset, Store, Synced};
 use gapless_types::WorkspaceId;
 
 use crate::disk::{Disk, Trouble};
-use crate::harness::{eventually, sale, shop, try_write, view};
-use crate::{Acknowledged, PATIENT, config, directory, found, open, partition, state};
+use crate::harness::{eventually, sale, shop, shop_named, try_write, view};
+use crate::{
+    Acknowledged, PATIENT, becomes, config, directory, discard_store, found, is_failed, is_serving, open,
+    partition, partition_dir, report, state,
+};
 
 /// Writes to every workspace but 1, and counts the outcomes.
 async fn write_to_others(
@@ -23,18 +26,6 @@ async fn write_to_others(
         outcomes += usize::from(acknowledged.write(engine, number, workspace).await.is_ok());
     }
     outcomes
-}
-
-async fn becomes(engine: &Engine, workspace: u64, what: &str, is: fn(&PartitionState) -> bool) {
-    eventually(what, || is(&state(engine, workspace))).await;
-}
-
-fn is_failed(state: &PartitionState) -> bool {
-    matches!(state, PartitionState::Failed(_))
-}
-
-fn is_serving(state: &PartitionState) -> bool {
-    *state == PartitionState::Serving
 }
 
 /// Writes to workspace 1 until its partition says that it failed; gives the number behind the last one.
@@ -55,9 +46,7 @@ async fn one_disk_fails_and_the_others_do_not_notice() {
         let disk = Disk::default();
         let engine = found(&disk, 4).await;
         let mut acknowledged = Acknowledged::default();
-        for number in 0..50 {
-            acknowledged.write(&engine, number, 1).await.unwrap();
-        }
+        acknowledged.write_all(&engine, 0..50, &[1]).await;
         disk.hurt(&directory(1), trouble);
         let end = write_until_failed(&engine, &mut acknowledged, 50).await;
         assert!(engine.alarms().iter().any(|alarm| alarm.contains("failed")), "{:?}", engine.alarms());
@@ -71,12 +60,7 @@ async fn one_disk_fails_and_the_others_do_not_notice() {
         for number in (0..end).chain([9000]) {
             acknowledged.insist(&engine, number, 1).await;
         }
-        acknowledged.check(&engine).await;
-        assert_eq!(engine.in_flight(), 0);
-        engine.close().await;
-        let engine = open(&disk).await;
-        acknowledged.check(&engine).await;
-        engine.close().await;
+        acknowledged.check_for_good(engine, &disk).await;
     }
 }
 
@@ -93,9 +77,8 @@ async fn a_disk_without_room_for_one_partition_costs_a_checkpoint_and_nothing_el
         acknowledged.insist(&engine, number, 1).await;
     }
     disk.heal(&directory(1));
-    let one = partition(&engine, 1);
     eventually("it has a checkpoint", || {
-        let marks = engine.partitions().into_iter().find(|report| report.partition == one).unwrap().marks;
+        let marks = report(&engine, 1).marks;
         marks.checkpoint == marks.applied
     })
     .await;
@@ -112,16 +95,11 @@ async fn one_disk_stalls_its_queue_fills_and_it_catches_up_from_the_replicated_l
     engine.wait_for_leader().await;
     engine.define(shop(4)).await.unwrap();
     let mut acknowledged = Acknowledged::default();
-    for number in 0..20 {
-        acknowledged.write(&engine, number, 1).await.unwrap();
-    }
+    acknowledged.write_all(&engine, 0..20, &[1]).await;
     disk.hurt(&directory(1), Trouble::Stalls);
     eventually("it waits for its disk", || disk.stalled() > 0).await;
     // These are in the replicated log and have no outcome: their callers go away, they do not.
-    let detached = || {
-        let one = partition(&engine, 1);
-        engine.partitions().into_iter().find(|report| report.partition == one).unwrap().detachments
-    };
+    let detached = || report(&engine, 1).detachments;
     for number in 100..140 {
         let gone = acknowledged.write_within(&engine, number, 1, Duration::from_millis(10)).await;
         assert_eq!(gone, Err(WriteError::DeadlineExceeded));
@@ -141,9 +119,7 @@ async fn one_disk_stalls_its_queue_fills_and_it_catches_up_from_the_replicated_l
     }
     assert_eq!(write_to_others(&engine, &mut acknowledged, 10_000..10_300).await, 300, "ISO-1");
     // Neither do housekeeping and changes of the catalog wait for it.
-    let mut other = shop(2);
-    other.name = gapless_types::Name::new("other").unwrap();
-    engine.define(other).await.unwrap();
+    engine.define(shop_named("other", 2)).await.unwrap();
     disk.heal(&directory(1));
     for number in 100..140 {
         acknowledged.insist(&engine, number, 1).await;
@@ -155,9 +131,7 @@ async fn one_disk_stalls_its_queue_fills_and_it_catches_up_from_the_replicated_l
     let caught_up = digest(&engine, 1).await;
     engine.close().await;
     // Applied once more, by a partition that has nothing but the log, it is the same.
-    let store = std::path::Path::new("node/partitions-0").join(directory(1));
-    let io: std::sync::Arc<dyn gapless_log::io::Io> = std::sync::Arc::new(disk.clone());
-    Partition::rebuild(&io, store).unwrap();
+    discard_store(&disk, 1);
     let engine = open(&disk).await;
     becomes(&engine, 1, "it serves", is_serving).await;
     assert_eq!(digest(&engine, 1).await, caught_up, "NUM-3");
@@ -172,7 +146,7 @@ async fn digest(engine: &Engine, workspace: u64) -> Vec<(String, Vec<u8>, Vec<u8
 /// Puts a row where the next event of workspace 1 goes, behind the back of its partition.
 fn plant(disk: &Disk, id: gapless_types::PartitionId, events: u64) {
     let io: std::sync::Arc<dyn gapless_log::io::Io> = std::sync::Arc::new(disk.clone());
-    let dir = std::path::Path::new("node/partitions-0").join(directory(1)).join("store");
+    let dir = partition_dir(1).join("store");
     let (mut store, _) =
         Store::open(io, dir, gapless_store::Options::default(), &Budget::new(1 << 20, 1 << 20)).unwrap();
     let offset = Offset::new(store.checkpoint_offset().get());
@@ -187,9 +161,7 @@ async fn a_quarantined_partition_is_read_refuses_writes_and_holds_nobody_up() {
     let disk = Disk::default();
     let engine = found(&disk, 4).await;
     let mut acknowledged = Acknowledged::default();
-    for number in 0..20 {
-        acknowledged.write(&engine, number, 1).await.unwrap();
-    }
+    acknowledged.write_all(&engine, 0..20, &[1]).await;
     let one = partition(&engine, 1);
     engine.close().await;
     plant(&disk, one, 20);
@@ -209,9 +181,7 @@ async fn a_quarantined_partition_is_read_refuses_writes_and_holds_nobody_up() {
     let unread = view(&engine, one, Consistency::Linearizable).await.unwrap_err();
     assert!(unread.to_string().contains("quarantined"), "{unread}");
     assert_eq!(write_to_others(&engine, &mut acknowledged, 10_000..10_300).await, 300, "ISO-1");
-    let mut other = shop(2);
-    other.name = gapless_types::Name::new("other").unwrap();
-    engine.define(other).await.unwrap();
+    engine.define(shop_named("other", 2)).await.unwrap();
     assert!(engine.alarms().iter().any(|alarm| alarm.contains("quarantined")));
     engine.close().await;
 }

@@ -8,6 +8,7 @@
 
 mod callers;
 mod disk;
+mod dropping;
 #[allow(dead_code, reason = "clusters need more of it")]
 #[path = "../cluster/harness.rs"]
 mod harness;
@@ -19,16 +20,18 @@ mod replicated_log;
 mod throttling;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_engine::{Config, Engine, PartitionState, WriteError};
+use gapless_engine::{Config, Engine, PartitionReport, PartitionState, WriteError};
 use gapless_log::io::Io;
-use gapless_partition::Committed;
+use gapless_partition::{Committed, Partition};
 use gapless_types::{PartitionId, WorkspaceId};
 
 use disk::Disk;
-use harness::{check_history, committed, sale, shop, try_write};
+use harness::{check_history, committed, eventually, sale, shop, try_write};
 
 /// Long enough that nobody runs into it who is served.
 const PATIENT: Duration = Duration::from_secs(30);
@@ -66,13 +69,46 @@ fn directory(index: u16) -> String {
     format!("16-{index}")
 }
 
+/// Where a partition of the first generation is.
+fn partition_dir(index: u16) -> PathBuf {
+    Path::new("node/partitions-0").join(directory(index))
+}
+
+/// Discards the store of a partition that nobody has open: it has nothing but its log.
+fn discard_store(disk: &Disk, index: u16) {
+    let io: Arc<dyn Io> = Arc::new(disk.clone());
+    Partition::rebuild(&io, partition_dir(index)).unwrap();
+}
+
 fn partition(engine: &Engine, workspace: u64) -> PartitionId {
     engine.partition_of("shop", WorkspaceId::new(workspace)).unwrap()
 }
 
-fn state(engine: &Engine, workspace: u64) -> PartitionState {
+/// What is reported of the partition of a workspace.
+fn report(engine: &Engine, workspace: u64) -> PartitionReport {
     let partition = partition(engine, workspace);
-    engine.partitions().into_iter().find(|report| report.partition == partition).unwrap().state
+    engine.partitions().into_iter().find(|report| report.partition == partition).unwrap()
+}
+
+fn state(engine: &Engine, workspace: u64) -> PartitionState {
+    report(engine, workspace).state
+}
+
+/// Waits until the partition of a workspace is in such a state.
+async fn becomes(engine: &Engine, workspace: u64, what: &str, is: fn(&PartitionState) -> bool) {
+    eventually(what, || is(&state(engine, workspace))).await;
+}
+
+fn is_failed(state: &PartitionState) -> bool {
+    matches!(state, PartitionState::Failed(_))
+}
+
+fn is_serving(state: &PartitionState) -> bool {
+    *state == PartitionState::Serving
+}
+
+fn is_quarantined(state: &PartitionState) -> bool {
+    matches!(state, PartitionState::Quarantined(_))
 }
 
 /// What was acknowledged, by workspace and by the number of the write.
@@ -98,6 +134,13 @@ impl Acknowledged {
         Ok(())
     }
 
+    /// Writes each number to the workspace that it has in `workspaces`, over and over.
+    async fn write_all(&mut self, engine: &Engine, numbers: Range<u64>, workspaces: &[u64]) {
+        for (number, workspace) in numbers.zip(workspaces.iter().cycle()) {
+            self.write(engine, number, *workspace).await.unwrap();
+        }
+    }
+
     /// Writes as a client does that does not give up.
     async fn insist(&mut self, engine: &Engine, number: u64, workspace: u64) {
         for _ in 0..3000 {
@@ -118,5 +161,15 @@ impl Acknowledged {
                 self.insist(engine, number, workspace).await;
             }
         }
+    }
+
+    /// The same now and after the node was closed and opened again, with nothing left in flight; then it is closed.
+    async fn check_for_good(&mut self, engine: Engine, disk: &Disk) {
+        self.check(&engine).await;
+        assert_eq!(engine.in_flight(), 0);
+        engine.close().await;
+        let engine = open(disk).await;
+        self.check(&engine).await;
+        engine.close().await;
     }
 }

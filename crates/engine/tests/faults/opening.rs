@@ -1,16 +1,15 @@
 //! Opening a node of which some partitions are slow, or cannot be opened yet.
 
-use std::path::Path;
-use std::sync::Arc;
-
 use gapless_engine::{Engine, PartitionState, WriteError};
 use gapless_log::io::Io;
-use gapless_partition::Partition;
 use gapless_types::LogIndex;
 
 use crate::disk::{Disk, Trouble};
 use crate::harness::{eventually, sale, try_write};
-use crate::{Acknowledged, PATIENT, config, directory, found, open, state};
+use crate::{
+    Acknowledged, PATIENT, becomes, config, directory, discard_store, found, is_failed, is_quarantined, open,
+    partition_dir, state,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_sixty_four_partitions_those_that_are_up_serve_while_one_rebuilds_its_store() {
@@ -21,8 +20,7 @@ async fn of_sixty_four_partitions_those_that_are_up_serve_while_one_rebuilds_its
         acknowledged.write(&engine, number, number % 64).await.unwrap();
     }
     engine.close().await;
-    let io: Arc<dyn Io> = Arc::new(disk.clone());
-    Partition::rebuild(&io, Path::new("node/partitions-0").join(directory(9))).unwrap();
+    discard_store(&disk, 9);
     disk.hurt_part(&directory(9), "store", Trouble::Stalls);
     let engine = open(&disk).await;
     for number in 128..256 {
@@ -51,18 +49,14 @@ async fn a_partition_whose_disk_fails_when_the_node_opens_comes_back_with_everyt
         config
     };
     let engine = found(&disk, 4).await;
-    for number in 0..40 {
-        acknowledged.write(&engine, number, number % 4).await.unwrap();
-    }
+    acknowledged.write_all(&engine, 0..40, &[0, 1, 2, 3]).await;
     engine.kill().await;
     disk.memory.power_cut();
     disk.hurt(&directory(1), Trouble::Fails);
     let engine = Engine::open(keeping_little()).await.unwrap();
     engine.wait_for_leader().await;
-    eventually("it has failed", || matches!(state(&engine, 1), PartitionState::Failed(_))).await;
-    for number in 100..400 {
-        acknowledged.write(&engine, number, number % 2 * 2).await.unwrap();
-    }
+    becomes(&engine, 1, "it has failed", is_failed).await;
+    acknowledged.write_all(&engine, 100..400, &[0, 2]).await;
     let kept = || engine.replicator().progress().borrow().first_kept.map_or(0, LogIndex::get);
     // A checkpoint before the power went may cover what was written until then, and nothing after it.
     assert!(kept() < 50, "TRUNC-1: the log is kept for it, and begins at {}", kept());
@@ -72,12 +66,7 @@ async fn a_partition_whose_disk_fails_when_the_node_opens_comes_back_with_everyt
         acknowledged.insist(&engine, number, number % 4).await;
     }
     eventually("the log is cut once it is well", || kept() > 100).await;
-    acknowledged.check(&engine).await;
-    assert_eq!(engine.in_flight(), 0);
-    engine.close().await;
-    let engine = open(&disk).await;
-    acknowledged.check(&engine).await;
-    engine.close().await;
+    acknowledged.check_for_good(engine, &disk).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -85,9 +74,7 @@ async fn a_node_that_cannot_be_opened_says_so_and_leaves_nothing_behind() {
     let disk = Disk::default();
     let mut acknowledged = Acknowledged::default();
     let engine = found(&disk, 4).await;
-    for number in 0..40 {
-        acknowledged.write(&engine, number, number % 4).await.unwrap();
-    }
+    acknowledged.write_all(&engine, 0..40, &[0, 1, 2, 3]).await;
     engine.kill().await;
     // One partition has to read from the replicated log, which cannot be opened.
     disk.hurt("consensus", Trouble::Fails);
@@ -106,20 +93,17 @@ async fn a_partition_whose_log_is_gone_is_not_taken_for_a_new_one() {
     let disk = Disk::default();
     let mut acknowledged = Acknowledged::default();
     let engine = found(&disk, 4).await;
-    for number in 0..40 {
-        acknowledged.write(&engine, number, number % 4).await.unwrap();
-    }
+    acknowledged.write_all(&engine, 0..40, &[0, 1, 2, 3]).await;
     engine.close().await;
-    let dir = Path::new("node/partitions-0").join(directory(1));
     for part in ["log", "store"] {
-        let part = dir.join(part);
+        let part = partition_dir(1).join(part);
         for name in disk.memory.list(&part).unwrap() {
             disk.memory.remove(&part.join(name)).unwrap();
         }
         disk.memory.sync_dir(&part).unwrap();
     }
     let engine = open(&disk).await;
-    eventually("it is found", || matches!(state(&engine, 1), PartitionState::Quarantined(_))).await;
+    becomes(&engine, 1, "it is found", is_quarantined).await;
     let refused = try_write(&engine, 1000, &sale(1), PATIENT).await;
     assert!(matches!(refused, Err(WriteError::Quarantined { .. })), "{refused:?}");
     acknowledged.0.remove(&1);

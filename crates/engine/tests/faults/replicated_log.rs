@@ -81,9 +81,7 @@ async fn a_failed_sync_stops_the_node_which_says_so_and_nothing_acknowledged_is_
     let disk = Disk::default();
     let engine = found(&disk, 2).await;
     let mut acknowledged = Acknowledged::default();
-    for number in 0..30 {
-        acknowledged.write(&engine, number, number % 2).await.unwrap();
-    }
+    acknowledged.write_all(&engine, 0..30, &[0, 1]).await;
     disk.hurt("consensus", Trouble::FailsToSync);
     let refused = acknowledged.write(&engine, 100, 0).await.unwrap_err();
     assert!(matches!(&refused, WriteError::Stopped { .. }), "{refused}");
@@ -94,7 +92,7 @@ async fn a_failed_sync_stops_the_node_which_says_so_and_nothing_acknowledged_is_
     let read = view(&engine, partition(&engine, 0), Consistency::Linearizable).await.unwrap_err();
     assert!(matches!(&read, ReadError::Stopped { .. }), "{read}");
     view(&engine, partition(&engine, 0), Consistency::Stale).await.unwrap();
-    assert_eq!(engine.in_flight(), 0);
+    assert_eq!(engine.in_flight(), 0, "whoever was told left nothing behind");
     tokio::time::timeout(PATIENT, engine.close()).await.expect("closing comes to an end");
     disk.memory.power_cut();
     disk.heal("consensus");

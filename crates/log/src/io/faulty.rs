@@ -1,7 +1,7 @@
 //! The disk of the tests: a memory disk that does what disks do on their worst days.
 //!
 //! Operations that change something are numbered from 1: opening with [`OpenMode::Create`], writing, reserving,
-//! syncing, renaming, removing, syncing a directory. Faults are planned for a number and strike once, at the first
+//! syncing, renaming, removing a file or a directory, syncing a directory. Faults are planned for a number and strike once, at the first
 //! operation with that number or a higher one that they fit. A write of no bytes is no operation.
 //!
 //! Invariants
@@ -76,8 +76,8 @@ impl FaultyIo {
     /// A write that fails may have written any part of its bytes. A sync that fails, of a file or of a directory, has
     /// made any part of what was pending durable and has dropped the rest: it can still be read, but no later sync
     /// carries it over. Everything else that fails has changed nothing.
-    pub fn fail_at(&self, number: u64, fault: Fault) {
-        self.controls().plan.fail_at(number, fault);
+    pub fn fail_at(&self, number: u64, fault: impl Into<Fault>) {
+        self.controls().plan.fail_at(number, fault.into());
     }
 
     /// Loses the `number`-th operation if it is a write, or else the next write: it reports success, but its bytes
@@ -227,9 +227,18 @@ impl Io for FaultyIo {
         self.memory.list(dir)
     }
 
+    fn list_dirs(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let _powered = self.powered()?;
+        self.memory.list_dirs(dir)
+    }
+
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         let _powered = self.powered()?;
         self.memory.create_dir(dir)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.change_names(Operation::on(OperationKind::RemoveDir, dir), |disk| disk.remove_dir(dir))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {

@@ -1,8 +1,9 @@
 //! A disk in memory that knows what is durable.
 //!
 //! Whatever is written is seen at once, and is lost in a power cut unless its sync came first: contents with the sync
-//! of their file, names with the sync of their directory. Directories themselves are durable from the start. The
-//! cost of a sync follows what is pending, that of a fork how many pages hold anything.
+//! of their file, names with the sync of their directory. Directories themselves are durable from the start; one that
+//! is removed comes back unless the one above it was synced. The cost of a sync follows what is pending, that of a fork
+//! how many pages hold anything.
 //!
 //! Must not know: faults. What survives a power cut other than nothing is decided by the [`super::faulty`] disk.
 
@@ -44,7 +45,7 @@ pub struct Counters {
     pub directory_syncs: u64,
     /// Calls of [`Io::rename`].
     pub renames: u64,
-    /// Calls of [`Io::remove`].
+    /// Calls of [`Io::remove`] and [`Io::remove_dir`].
     pub removes: u64,
 }
 
@@ -140,9 +141,17 @@ impl Io for MemoryIo {
         Ok(self.disk().directory(dir)?.current().keys().cloned().collect())
     }
 
+    fn list_dirs(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.disk().list_dirs(dir)
+    }
+
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         self.disk().create_dir(dir);
         Ok(())
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk().remove_dir(dir)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {

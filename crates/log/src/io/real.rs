@@ -45,15 +45,13 @@ impl Io for RealIo {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(dir)? {
-            let entry = entry?;
-            if entry.file_type()?.is_file() && entry.file_name() != LOCK_FILE {
-                // A name that is no UTF-8 is none of ours; shown with replacement characters it is at least seen.
-                names.push(entry.file_name().to_string_lossy().into_owned());
-            }
-        }
-        Ok(names)
+        let mut files = names(dir, fs::FileType::is_file)?;
+        files.retain(|name| name != LOCK_FILE);
+        Ok(files)
+    }
+
+    fn list_dirs(&self, dir: &Path) -> io::Result<Vec<String>> {
+        names(dir, fs::FileType::is_dir)
     }
 
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
@@ -73,6 +71,21 @@ impl Io for RealIo {
             sync_parent(new)?;
         }
         Ok(())
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        match fs::remove_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            other => return other,
+        }
+        if names(dir, |_| true)? != [LOCK_FILE] {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        // Only what stands for its lock is in it, and is ours to remove if nobody holds that.
+        let _held = self.lock(dir)?;
+        fs::remove_file(dir.join(LOCK_FILE))?;
+        fs::remove_dir(dir)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
@@ -162,6 +175,19 @@ impl Drop for RealLock {
         // Closing lets go as well, but not while a child that is just being started still has a copy of the handle.
         let _ = self.file.unlock();
     }
+}
+
+/// Names of what is in a directory and of such a type.
+fn names(dir: &Path, is_asked_for: fn(&fs::FileType) -> bool) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if is_asked_for(&entry.file_type()?) {
+            // A name that is no UTF-8 is none of ours; shown with replacement characters it is at least seen.
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    Ok(names)
 }
 
 /// Directories on the way to `dir` that do not exist, the deepest first.

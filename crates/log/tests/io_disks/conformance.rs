@@ -12,7 +12,7 @@ use crate::{content, content_of, create};
 
 type Behaviour = fn(&dyn Io, &Path);
 
-const BEHAVIOURS: [Behaviour; 11] = [
+const BEHAVIOURS: [Behaviour; 15] = [
     what_is_written_is_read_back,
     a_read_at_the_end_is_short,
     reserved_room_reads_as_zeros,
@@ -22,7 +22,11 @@ const BEHAVIOURS: [Behaviour; 11] = [
     a_rename_replaces_the_file_of_the_new_name,
     a_removed_file_can_be_read_by_who_has_it_open,
     the_list_has_all_files_and_no_directories,
+    directories_are_listed_without_what_is_in_them,
     a_lock_excludes_until_it_is_dropped,
+    a_directory_is_removed_once_it_is_empty,
+    a_directory_that_somebody_holds_is_not_removed,
+    a_removed_directory_is_empty_when_it_is_created_again,
     syncs_succeed_on_every_kind_of_handle,
 ];
 
@@ -113,6 +117,7 @@ fn a_missing_file_or_directory_is_not_found(disk: &dyn Io, dir: &Path) {
         disk.rename(&missing, &dir.join("other")),
         disk.remove(&missing),
         disk.list(&missing).map(drop),
+        disk.list_dirs(&missing).map(drop),
         disk.sync_dir(&missing),
         disk.lock(&missing).map(drop),
     ];
@@ -175,6 +180,62 @@ fn a_lock_excludes_until_it_is_dropped(disk: &dyn Io, dir: &Path) {
     disk.lock(&other).unwrap();
     drop(lock);
     disk.lock(dir).unwrap();
+}
+
+fn directories_are_listed_without_what_is_in_them(disk: &dyn Io, dir: &Path) {
+    assert_eq!(disk.list_dirs(dir).unwrap(), [""; 0]);
+    for name in ["b/below", "a"] {
+        disk.create_dir(&dir.join(name)).unwrap();
+    }
+    create(disk, &dir.join("file"), b"");
+    let mut names = disk.list_dirs(dir).unwrap();
+    names.sort();
+    assert_eq!(names, ["a", "b"]);
+}
+
+fn a_directory_is_removed_once_it_is_empty(disk: &dyn Io, dir: &Path) {
+    let (outer, inner) = (dir.join("outer"), dir.join("outer/inner"));
+    let file = inner.join("file");
+    disk.create_dir(&inner).unwrap();
+    create(disk, &file, b"hello");
+    for full in [&outer, &inner] {
+        assert_eq!(disk.remove_dir(full).unwrap_err().kind(), ErrorKind::DirectoryNotEmpty);
+    }
+    assert_eq!(disk.remove_dir(&file).unwrap_err().kind(), ErrorKind::NotADirectory);
+    disk.remove(&file).unwrap();
+    disk.remove_dir(&inner).unwrap();
+    assert_eq!(disk.open(&file, OpenMode::Create).unwrap_err().kind(), ErrorKind::NotFound);
+    for gone in [disk.list(&inner).map(drop), disk.list_dirs(&inner).map(drop), disk.sync_dir(&inner)] {
+        assert_eq!(gone.unwrap_err().kind(), ErrorKind::NotFound);
+    }
+    disk.remove_dir(&outer).unwrap();
+    disk.sync_dir(dir).unwrap();
+    assert_eq!(disk.list_dirs(dir).unwrap(), [""; 0]);
+    // What is gone can be removed as often as somebody likes.
+    disk.remove_dir(&inner).unwrap();
+    disk.remove_dir(&outer).unwrap();
+}
+
+fn a_directory_that_somebody_holds_is_not_removed(disk: &dyn Io, dir: &Path) {
+    let held = dir.join("held");
+    disk.create_dir(&held).unwrap();
+    let lock = disk.lock(&held).unwrap();
+    assert_eq!(disk.remove_dir(&held).unwrap_err().kind(), ErrorKind::WouldBlock);
+    drop(lock);
+    disk.remove_dir(&held).unwrap();
+    assert_eq!(disk.lock(&held).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+fn a_removed_directory_is_empty_when_it_is_created_again(disk: &dyn Io, dir: &Path) {
+    let (outer, inner) = (dir.join("outer"), dir.join("outer/inner"));
+    disk.create_dir(&inner).unwrap();
+    disk.remove_dir(&inner).unwrap();
+    disk.remove_dir(&outer).unwrap();
+    disk.create_dir(&outer).unwrap();
+    assert_eq!(disk.list_dirs(&outer).unwrap(), [""; 0]);
+    create(disk, &outer.join("file"), b"new");
+    disk.sync_dir(dir).unwrap();
+    assert_eq!(disk.list(&outer).unwrap(), ["file"]);
 }
 
 fn syncs_succeed_on_every_kind_of_handle(disk: &dyn Io, dir: &Path) {

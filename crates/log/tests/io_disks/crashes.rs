@@ -219,6 +219,67 @@ fn changes_of_names_that_were_cut_happened_or_did_not() {
     assert_eq!(synced.into_iter().collect::<Vec<_>>(), ["file", "other"]);
 }
 
+/// `/outer` and `/outer/inner` were removed, and with them a file whose name was durable; nothing of that was synced.
+fn disk_with_removed_directories() -> FaultyIo {
+    let disk = FaultyIo::new(1);
+    let (outer, inner) = (Path::new("/outer"), Path::new("/outer/inner"));
+    disk.create_dir(inner).unwrap();
+    disk.open(&inner.join("file"), OpenMode::Create).unwrap();
+    disk.sync_dir(inner).unwrap();
+    disk.remove(&inner.join("file")).unwrap();
+    disk.remove_dir(inner).unwrap();
+    disk.remove_dir(outer).unwrap();
+    disk
+}
+
+/// Names of the directories below `/outer`, and of the files in the one that was there; none if `/outer` itself is gone.
+fn below_outer(disk: &FaultyIo) -> Option<(Vec<String>, Option<Vec<String>>)> {
+    let directories = disk.list_dirs(Path::new("/outer")).ok()?;
+    Some((directories, disk.list(Path::new("/outer/inner")).ok()))
+}
+
+#[test]
+fn a_removed_directory_stays_gone_after_the_sync_of_the_one_above_it() {
+    let disk = disk_with_removed_directories();
+    assert_eq!(below_outer(&disk), None);
+
+    // Not synced: everything comes back, as it was when it was last synced.
+    let lost = disk.fork(2);
+    lost.restart(Crash::LoseAll);
+    assert_eq!(below_outer(&lost), Some((vec!["inner".into()], Some(vec!["file".into()]))));
+    // With each seed any part of it may have arrived, and what is in a directory never without it.
+    let mut outcomes = BTreeSet::new();
+    for seed in 0..60 {
+        let torn = disk.fork(seed);
+        torn.restart(Crash::Torn);
+        outcomes.insert(below_outer(&torn));
+    }
+    let inner_left = |files: &[&str]| {
+        Some((vec!["inner".to_owned()], Some(files.iter().map(|&name| name.to_owned()).collect())))
+    };
+    let expected = [None, Some((vec![], None)), inner_left(&[]), inner_left(&["file"])];
+    assert_eq!(outcomes, BTreeSet::from(expected));
+    // Synced: the names below need no sync of their own.
+    disk.sync_dir(root()).unwrap();
+    for style in Crash::ALL {
+        let synced = disk.fork(3);
+        synced.restart(style);
+        assert_eq!(below_outer(&synced), None, "{style:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_created_again_survives_its_removal() {
+    let disk = disk_with_removed_directories();
+    let inner = Path::new("/outer/inner");
+    disk.create_dir(inner).unwrap();
+    disk.open(&inner.join("new"), OpenMode::Create).unwrap();
+    disk.sync_dir(inner).unwrap();
+    disk.sync_dir(root()).unwrap();
+    disk.restart(Crash::LoseAll);
+    assert_eq!(disk.list(inner).unwrap(), ["new"]);
+}
+
 trait UnwrapCut {
     fn unwrap_err_cut(self);
 }

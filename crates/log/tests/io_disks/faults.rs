@@ -20,13 +20,14 @@ fn a_failure_waits_for_an_operation_of_its_kind_and_strikes_once() {
     let (disk, file) = disk_with_file(1, 1);
     let other = Path::new("/other");
     for fault in [
-        Fault::Reserve,
-        Fault::Rename,
-        Fault::Remove,
-        Fault::SyncDir,
-        Fault::Create,
-        Fault::Write,
-        Fault::Sync,
+        OperationKind::Reserve,
+        OperationKind::Rename,
+        OperationKind::Remove,
+        OperationKind::RemoveDir,
+        OperationKind::SyncDir,
+        OperationKind::Create,
+        OperationKind::Write,
+        OperationKind::Sync,
     ] {
         disk.fail_at(1, fault);
     }
@@ -44,6 +45,11 @@ fn a_failure_waits_for_an_operation_of_its_kind_and_strikes_once() {
     disk.sync_dir(root()).unwrap();
     assert_input_output_error(disk.remove(other));
     disk.remove(other).unwrap();
+    let dir = Path::new("/directory");
+    disk.create_dir(dir).unwrap();
+    assert_input_output_error(disk.remove_dir(dir));
+    assert_eq!(disk.list_dirs(root()).unwrap(), ["directory"]);
+    disk.remove_dir(dir).unwrap();
     assert_input_output_error(disk.open(path(), OpenMode::Create));
     assert_eq!(disk.list(root()).unwrap(), [""; 0]);
     disk.open(path(), OpenMode::Create).unwrap();
@@ -55,13 +61,13 @@ fn a_failure_waits_for_an_operation_of_its_kind_and_strikes_once() {
     disk.cancel_faults();
     disk.sync_dir(root()).unwrap();
     let failed = disk.injected().iter().filter(|i| matches!(i.kind, InjectedKind::Failure(_))).count();
-    assert_eq!(failed, 8);
+    assert_eq!(failed, 9);
 }
 
 #[test]
 fn a_failed_write_may_have_written_any_part() {
     let (disk, file) = disk_with_file(3, 1);
-    disk.fail_at(1, Fault::Write);
+    disk.fail_at(1, OperationKind::Write);
     assert_input_output_error(file.write_at(&[2; 4096], 0));
     let written = content(&disk).iter().filter(|byte| **byte == 2).count();
     assert!(0 < written && written < 4096, "seed 3 tears it, at {written}");
@@ -74,7 +80,7 @@ fn after_a_failed_sync_the_next_one_succeeds_and_carries_nothing_over() {
     for seed in 0..20 {
         let (disk, file) = disk_with_file(seed, 1);
         write_all_at(&*file, &[2; 4096], 0).unwrap();
-        disk.fail_at(1, Fault::Sync);
+        disk.fail_at(1, OperationKind::Sync);
         assert_input_output_error(file.sync());
         assert_eq!(content(&disk)[..4096], [2; 4096], "reads show what the disk does not have");
         write_all_at(&*file, &[3; 512], 4096).unwrap();
@@ -92,7 +98,7 @@ fn after_a_failed_sync_of_a_directory_the_next_one_carries_no_name_over() {
     let left = |seed| {
         let (disk, _) = disk_with_file(seed, 1);
         disk.rename(path(), Path::new("/other")).unwrap();
-        disk.fail_at(1, Fault::SyncDir);
+        disk.fail_at(1, OperationKind::SyncDir);
         assert_input_output_error(disk.sync_dir(root()));
         assert_eq!(disk.list(root()).unwrap(), ["other"]);
         disk.sync_dir(root()).unwrap();
@@ -264,6 +270,7 @@ fn the_trace_names_each_operation() {
     file.sync().unwrap();
     disk.sync_dir(root()).unwrap();
     disk.remove(new).unwrap();
+    disk.remove_dir(Path::new("/directory")).unwrap();
     let lines: Vec<_> =
         disk.trace().iter().map(|operation| operation.to_string().trim().to_owned()).collect();
     let expected = [
@@ -274,6 +281,7 @@ fn the_trace_names_each_operation() {
         "5 Sync /new",
         "6 SyncDir /",
         "7 Remove /new",
+        "8 RemoveDir /directory",
     ];
     assert_eq!(lines, expected);
     assert_eq!(disk.trace()[3].kind, OperationKind::Write);
@@ -287,7 +295,7 @@ fn random_work(disk: &FaultyIo, seed: u64) -> Vec<Option<ErrorKind>> {
     disk.interrupts(10);
     disk.set_capacity(Some(100_000));
     disk.cut_at(60);
-    disk.fail_at(10, Fault::Sync);
+    disk.fail_at(10, OperationKind::Sync);
     disk.fail_at(20, Fault::Any);
     disk.lose_write_at(30);
     disk.misdirect_write_at(40);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fastrand::Rng;
 use gapless_log::io::Io;
-use gapless_log::io::faulty::{Crash, Fault, FaultyIo, InjectedKind};
+use gapless_log::io::faulty::{Crash, Fault, FaultyIo, InjectedKind, OperationKind};
 use gapless_log::{
     AppendError, DamagePolicy, Drive, Finding, Follow, Layout, Log, LogId, OpenError, OpenReport, Options,
     StateKey, SyncPolicy, Ticket,
@@ -234,8 +234,15 @@ impl Run {
             1 => End::Kill,
             2..=5 => End::PowerCut(crash),
             _ => {
-                let faults =
-                    [Fault::Write, Fault::Sync, Fault::Rename, Fault::SyncDir, Fault::Reserve, Fault::Any];
+                use OperationKind::{Rename, Reserve, Sync, SyncDir, Write};
+                let faults = [
+                    Fault::from(Write),
+                    Sync.into(),
+                    Rename.into(),
+                    SyncDir.into(),
+                    Reserve.into(),
+                    Fault::Any,
+                ];
                 End::Failure(self.rng.choice(faults).expect("there are faults"))
             }
         }

@@ -3,7 +3,7 @@
 //!
 //! Must not know: what is in the files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,11 +19,17 @@ pub(super) struct Untouched {
     below: Arc<dyn Io>,
     /// Names that are not as they are below: another file, or none.
     names: Mutex<BTreeMap<PathBuf, Option<Arc<Layer>>>>,
+    /// Directories that are below and were removed above.
+    removed: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl Untouched {
     pub(super) fn over(below: Arc<dyn Io>) -> Self {
-        Self { below, names: Mutex::default() }
+        Self { below, names: Mutex::default(), removed: Mutex::default() }
+    }
+
+    fn removed(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn names(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Option<Arc<Layer>>>> {
@@ -72,6 +78,9 @@ impl Io for Untouched {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        if self.removed().contains(dir) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let mut listed = self.below.list(dir)?;
         for (path, layer) in self.names().iter().filter(|(path, _)| path.parent() == Some(dir)) {
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
@@ -81,9 +90,29 @@ impl Io for Untouched {
         Ok(listed)
     }
 
+    fn list_dirs(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut listed = self.below.list_dirs(dir)?;
+        let removed = self.removed();
+        listed.retain(|name| !removed.contains(&dir.join(name)));
+        Ok(listed)
+    }
+
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         // One that is not there has nothing to look at, and is not made either.
-        self.below.list(dir).map(|_| ())
+        self.below.list(dir)?;
+        self.removed().remove(dir);
+        Ok(())
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        match self.list(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+            Ok(files) if files.is_empty() && self.list_dirs(dir)?.is_empty() => {}
+            Ok(_) => return Err(io::ErrorKind::DirectoryNotEmpty.into()),
+        }
+        self.removed().insert(dir.to_owned());
+        Ok(())
     }
 
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
@@ -243,5 +272,23 @@ mod tests {
         names.sort();
         assert_eq!(names, ["changed", "removed", "renamed"]);
         assert_eq!(below.bytes_of(Path::new("dir/changed")).unwrap(), content);
+    }
+
+    #[test]
+    fn a_directory_is_removed_above_when_it_is_empty_there_and_stays_below() {
+        let below = MemoryIo::new();
+        let dir = Path::new("node/dir");
+        below.create_dir(dir).unwrap();
+        below.open(&dir.join("file"), OpenMode::Create).unwrap();
+        let disk = Untouched::over(Arc::new(below.clone()));
+        assert_eq!(disk.remove_dir(dir).unwrap_err().kind(), io::ErrorKind::DirectoryNotEmpty);
+        disk.remove(&dir.join("file")).unwrap();
+        disk.remove_dir(dir).unwrap();
+        disk.remove_dir(dir).unwrap();
+        assert_eq!(disk.list(dir).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(disk.list_dirs(Path::new("node")).unwrap(), [""; 0]);
+        assert_eq!(below.list(dir).unwrap(), ["file"]);
+        disk.create_dir(dir).unwrap();
+        assert_eq!(disk.list(dir).unwrap(), [""; 0]);
     }
 }

@@ -111,7 +111,7 @@ impl Checkpoint {
             let (file, length, born) = (input.u64()?, input.u64()?, input.u64()?);
             runs.push(RunEntry { space, file, length, trailer_checksum, born });
         }
-        input.finish()?;
+        input.end()?;
         Ok(Decoded::Known(Self { offset, number, next_file, buckets, runs }))
     }
 }

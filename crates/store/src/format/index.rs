@@ -65,12 +65,12 @@ impl Index {
         let mut offset = first;
         for _ in 0..count {
             let (length, key_length) = (input.u32()?, input.u16()?);
-            let key_at = bytes.len() - input.remaining();
+            let key_at = bytes.len() - input.rest().len();
             input.take(usize::from(key_length))?;
             entries.push(Entry { place: Place { offset, length }, key_at, key_length });
             offset += u64::from(length) + CHECKSUM_BYTES as u64;
         }
-        input.finish()?;
+        input.end()?;
         Ok(Self { bytes, entries })
     }
 

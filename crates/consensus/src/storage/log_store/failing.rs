@@ -6,7 +6,7 @@ use std::path::Path;
 use bytes::Bytes;
 use gapless_log::Options;
 use gapless_log::io::Io;
-use gapless_log::io::faulty::{Crash, Fault, FaultyIo};
+use gapless_log::io::faulty::{Crash, FaultyIo, OperationKind};
 
 use super::*;
 use crate::identity::Term;
@@ -46,7 +46,7 @@ async fn filled(disk: &FaultyIo) -> LogStore {
 
 /// The failure is told, the log takes nothing more, and a reopened one holds what it held before or what it should hold. A sync that
 /// failed may have carried over everything.
-async fn assert_ended(disk: &FaultyIo, mut store: LogStore, fault: Fault) -> LogStore {
+async fn assert_ended(disk: &FaultyIo, mut store: LogStore, fault: OperationKind) -> LogStore {
     let after = (store.log.first().get(), store.log.next().get());
     let mut settled = store.settlements.subscribe();
     settled.wait_for(|seen| seen.failure.is_some()).await.unwrap();
@@ -57,14 +57,14 @@ async fn assert_ended(disk: &FaultyIo, mut store: LogStore, fault: Fault) -> Log
     disk.restart(Crash::LoseAll);
     let reopened = open(disk);
     let held = (reopened.log.first().get(), reopened.log.next().get());
-    let may_be = held == (0, ENTRIES) || held == after && fault == Fault::Sync;
+    let may_be = held == (0, ENTRIES) || held == after && fault == OperationKind::Sync;
     assert!(may_be, "{fault:?} failed, and the log holds {held:?}");
     reopened
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_truncation_that_fails_is_told_and_ends_the_log() {
-    for fault in [Fault::Write, Fault::Sync] {
+    for fault in [OperationKind::Write, OperationKind::Sync] {
         let disk = FaultyIo::new(1);
         let mut store = filled(&disk).await;
         disk.fail_at(disk.operations() + 1, fault);
@@ -76,7 +76,7 @@ async fn a_truncation_that_fails_is_told_and_ends_the_log() {
 
 #[tokio::test(start_paused = true)]
 async fn a_purge_that_fails_is_told_and_ends_the_log() {
-    for fault in [Fault::Write, Fault::Sync] {
+    for fault in [OperationKind::Write, OperationKind::Sync] {
         let disk = FaultyIo::new(2);
         let mut store = filled(&disk).await;
         disk.fail_at(disk.operations() + 1, fault);
@@ -90,7 +90,7 @@ async fn a_purge_that_fails_is_told_and_ends_the_log() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_fails_while_an_interrupted_purge_is_finished_is_told_and_ends_the_log() {
-    for fault in [Fault::Write, Fault::Sync] {
+    for fault in [OperationKind::Write, OperationKind::Sync] {
         let disk = FaultyIo::new(3);
         let store = filled(&disk).await;
         // The mark of a purge, and then the power went.

@@ -20,6 +20,8 @@ pub enum OperationKind {
     Rename,
     /// Removing a file.
     Remove,
+    /// Removing a directory.
+    RemoveDir,
     /// Syncing a directory.
     SyncDir,
 }

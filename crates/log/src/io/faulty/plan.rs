@@ -7,36 +7,21 @@ use super::journal::OperationKind;
 /// Which operations an error may hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Opening with [`OpenMode::Create`](crate::io::OpenMode::Create).
-    Create,
-    /// Writing.
-    Write,
-    /// Reserving.
-    Reserve,
-    /// Syncing a file.
-    Sync,
-    /// Renaming.
-    Rename,
-    /// Removing.
-    Remove,
-    /// Syncing a directory.
-    SyncDir,
     /// Whatever it is.
     Any,
+    /// Those of one kind.
+    Of(OperationKind),
+}
+
+impl From<OperationKind> for Fault {
+    fn from(kind: OperationKind) -> Self {
+        Self::Of(kind)
+    }
 }
 
 impl Fault {
     fn fits(self, kind: OperationKind) -> bool {
-        match self {
-            Self::Create => kind == OperationKind::Create,
-            Self::Write => kind == OperationKind::Write,
-            Self::Reserve => kind == OperationKind::Reserve,
-            Self::Sync => kind == OperationKind::Sync,
-            Self::Rename => kind == OperationKind::Rename,
-            Self::Remove => kind == OperationKind::Remove,
-            Self::SyncDir => kind == OperationKind::SyncDir,
-            Self::Any => true,
-        }
+        self == Self::Any || self == Self::Of(kind)
     }
 }
 

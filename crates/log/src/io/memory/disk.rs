@@ -181,16 +181,49 @@ impl Disk {
         Ok(())
     }
 
+    pub(super) fn list_dirs(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.directory(dir)?;
+        let below = self.directories.iter().filter(|(path, found)| is_in(path, dir) && !found.is_removed());
+        Ok(below.filter_map(|(path, _)| Some(path.file_name()?.to_str()?.to_owned())).collect())
+    }
+
     pub(in crate::io) fn create_dir(&mut self, dir: &Path) {
-        for ancestor in dir.ancestors() {
-            self.directories.entry(ancestor.to_owned()).or_default();
+        let from_above: Vec<&Path> = dir.ancestors().collect();
+        for dir in from_above.into_iter().rev() {
+            if self.directories.get(dir).is_some_and(Directory::is_removed) {
+                self.create_anew(dir);
+            }
+            self.directories.entry(dir.to_owned()).or_default();
         }
     }
 
+    /// A directory that was removed comes back empty, and durably so.
+    fn create_anew(&mut self, dir: &Path) {
+        self.forget_directory(dir);
+        let (above, name) = split(dir).expect("it was removed by its name");
+        if let Some(above) = self.directories.get_mut(above) {
+            above.keep_directory(name);
+        }
+    }
+
+    pub(in crate::io) fn remove_dir(&mut self, dir: &Path) -> io::Result<()> {
+        let (above, name) = split(dir)?;
+        match self.directory(dir) {
+            Err(_) if self.seen(dir).is_ok() => return Err(io::ErrorKind::NotADirectory.into()),
+            Err(_) => return Ok(()),
+            Ok(_) if self.locks.contains_key(dir) => return Err(held(dir)),
+            Ok(found) if found.current().is_empty() && self.list_dirs(dir)?.is_empty() => {}
+            Ok(_) => return Err(io::ErrorKind::DirectoryNotEmpty.into()),
+        }
+        self.directory_mut(dir)?.set_removed();
+        self.directory_mut(above)?.change(NameChange::RemoveDirectory { name: name.to_owned() });
+        self.counters.removes += 1;
+        Ok(())
+    }
+
     pub(in crate::io) fn sync_dir(&mut self, dir: &Path) -> io::Result<()> {
-        self.directory_mut(dir)?.sync();
+        self.settle_names(dir, |pending| pending)?;
         self.counters.directory_syncs += 1;
-        self.sweep();
         Ok(())
     }
 
@@ -200,16 +233,30 @@ impl Disk {
         dir: &Path,
         survivors: impl FnOnce(Vec<NameChange>) -> Vec<NameChange>,
     ) -> io::Result<()> {
-        self.directory_mut(dir)?.settle(survivors);
+        self.settle_names(dir, survivors)
+    }
+
+    fn settle_names(
+        &mut self,
+        dir: &Path,
+        survivors: impl FnOnce(Vec<NameChange>) -> Vec<NameChange>,
+    ) -> io::Result<()> {
+        for gone in self.directory_mut(dir)?.settle(survivors) {
+            self.forget_directory(&dir.join(gone));
+        }
         self.sweep();
         Ok(())
+    }
+
+    /// It is gone for good, with all that a power cut would have brought back with it.
+    fn forget_directory(&mut self, dir: &Path) {
+        self.directories.retain(|path, _| !path.starts_with(dir));
     }
 
     pub(in crate::io) fn lock(&mut self, dir: &Path) -> io::Result<LockToken> {
         self.directory(dir)?;
         if self.locks.contains_key(dir) {
-            let held = format!("{} is held", dir.display());
-            return Err(io::Error::new(io::ErrorKind::WouldBlock, held));
+            return Err(held(dir));
         }
         let token = LockToken(self.next_number());
         self.locks.insert(dir.to_owned(), token);
@@ -230,13 +277,18 @@ impl Disk {
             inode.settle(|pending| fate.of_content(*number, pending));
             inode.reload();
         }
+        let mut gone = Vec::new();
         for (path, directory) in &mut self.directories {
-            directory.settle(|pending| fate.of_names(path, pending));
+            let removed = directory.settle(|pending| fate.of_names(path, pending));
+            gone.extend(removed.into_iter().map(|name| path.join(name)));
             directory.reload();
             for (name, number) in directory.current() {
                 let inode = self.inodes.get_mut(number).expect("a name leads to an inode");
                 inode.set_path(path.join(name));
             }
+        }
+        for dir in gone {
+            self.forget_directory(&dir);
         }
         self.sweep();
     }
@@ -254,7 +306,7 @@ impl Disk {
     }
 
     pub(in crate::io) fn directory(&self, dir: &Path) -> io::Result<&Directory> {
-        self.directories.get(dir).ok_or_else(|| not_found(dir))
+        self.directories.get(dir).filter(|found| !found.is_removed()).ok_or_else(|| not_found(dir))
     }
 
     /// The file of a name that can be seen.
@@ -298,7 +350,7 @@ impl Disk {
     }
 
     fn directory_mut(&mut self, dir: &Path) -> io::Result<&mut Directory> {
-        self.directories.get_mut(dir).ok_or_else(|| not_found(dir))
+        self.directories.get_mut(dir).filter(|found| !found.is_removed()).ok_or_else(|| not_found(dir))
     }
 
     pub(in crate::io) fn inode_mut(&mut self, inode: InodeNumber) -> &mut Inode {
@@ -330,6 +382,15 @@ fn split(path: &Path) -> io::Result<(&Path, &str)> {
         (Some(dir), Some(name)) => Ok((dir, name)),
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", path.display()))),
     }
+}
+
+/// Whether a path is that of something right below a directory.
+fn is_in(path: &Path, dir: &Path) -> bool {
+    path.parent() == Some(dir) && path.file_name().is_some()
+}
+
+fn held(dir: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::WouldBlock, format!("{} is held", dir.display()))
 }
 
 fn not_found(path: &Path) -> io::Error {
