@@ -33,6 +33,15 @@ pub(crate) struct Waiting {
     pub(crate) permit: Permit,
 }
 
+impl Waiting {
+    /// Nothing was written. The permit is given back first: whoever is told may come again at once.
+    fn vanished(self) {
+        let Self { proposed, permit, .. } = self;
+        drop(permit);
+        proposed.vanished();
+    }
+}
+
 /// What became of a record.
 #[derive(Debug)]
 pub(crate) struct Decided {
@@ -70,7 +79,7 @@ impl Acks {
     pub(crate) fn dropped(&self, place: AckPlace, command: &Bytes) {
         let waiting = take(&mut self.lock(), place, command);
         if let Some(waiting) = waiting {
-            waiting.proposed.vanished();
+            waiting.vanished();
         }
     }
 
@@ -79,7 +88,7 @@ impl Acks {
         for place in places {
             let waiting = self.lock().remove(&place);
             if let Some(waiting) = waiting {
-                waiting.proposed.vanished();
+                waiting.vanished();
             }
         }
     }
@@ -91,7 +100,7 @@ impl Acks {
             waiting.extract_if(|(of, _), _| *of == partition).map(|(_, waiting)| waiting).collect()
         };
         for waiting in given_up {
-            waiting.proposed.vanished();
+            waiting.vanished();
         }
     }
 

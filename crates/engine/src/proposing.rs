@@ -41,8 +41,9 @@ use crate::recall::Flight;
 pub(crate) struct Submission {
     pub(crate) partition: PartitionId,
     pub(crate) command: Bytes,
-    pub(crate) flight: Flight,
+    /// In front of the flight, because it is dropped in this order: whoever is told may come again at once.
     pub(crate) permit: Permit,
+    pub(crate) flight: Flight,
 }
 
 /// A change of the catalog.
