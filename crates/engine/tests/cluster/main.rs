@@ -9,6 +9,7 @@ mod domains;
 mod following;
 mod harness;
 mod identity;
+mod membership;
 mod storm;
 mod time;
 
