@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{Ending, cargo_at_root, succeeds, succeeds_within};
+use crate::process::{Ending, cargo_at_root, ended_by, succeeds, succeeds_within};
 use crate::summary::Outcome;
 use crate::workspace::Workspace;
 
@@ -78,14 +78,11 @@ fn try_it(server: &mut Child, folder: &Path) -> Result<()> {
     if !asked.context("asking the server to end")?.success() {
         bail!("the server had ended by itself");
     }
-    while Instant::now() < deadline {
-        match server.try_wait().context("waiting for the server")? {
-            Some(status) if status.success() => return Ok(()),
-            Some(status) => bail!("the server ended with {status}"),
-            None => thread::sleep(Duration::from_millis(20)),
-        }
+    match ended_by(server, deadline).context("waiting for the server")? {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => bail!("the server ended with {status}"),
+        None => bail!("the server was still running {} s after it was started", LIMIT.as_secs()),
     }
-    bail!("the server was still running {} s after it was started", LIMIT.as_secs())
 }
 
 /// Everything that it says before it waits.

@@ -3,6 +3,7 @@
 //! A child shares our output and gets no input, so that nothing waits for an answer on a build server.
 
 use std::ffi::OsStr;
+use std::io;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -42,17 +43,23 @@ pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
     Ok(status(command)?.success())
 }
 
+/// How a child ended, if it does in time.
+pub(crate) fn ended_by(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
+    loop {
+        match child.try_wait()? {
+            None if Instant::now() < deadline => thread::sleep(Duration::from_millis(20)),
+            ended => return Ok(ended),
+        }
+    }
+}
+
 /// Like [`succeeds`], but not for ever.
 pub(crate) fn succeeds_within(limit: Duration, command: &mut Command) -> Result<Ending> {
     let mut child = start(command)?;
-    let deadline = Instant::now() + limit;
-    loop {
-        match child.try_wait().with_context(|| shown(command))? {
-            Some(status) if status.success() => return Ok(Ending::Succeeded),
-            Some(_) => return Ok(Ending::Failed),
-            None if Instant::now() >= deadline => break,
-            None => thread::sleep(Duration::from_millis(20)),
-        }
+    match ended_by(&mut child, Instant::now() + limit).with_context(|| shown(command))? {
+        Some(status) if status.success() => return Ok(Ending::Succeeded),
+        Some(_) => return Ok(Ending::Failed),
+        None => {}
     }
     child.kill().and_then(|()| child.wait()).with_context(|| shown(command))?;
     Ok(Ending::TooLate)

@@ -172,6 +172,7 @@ impl Shared {
                 state = self.waiting.wait_while(state, rests).unwrap_or_else(PoisonError::into_inner);
             }
             drop(state);
+            // Nothing else tells that a job is stuck. This thread sleeps only while jobs wait, and holds nothing meanwhile.
             thread::sleep(STUCK_AFTER);
             state = self.lock();
             let mut stuck = 0;
