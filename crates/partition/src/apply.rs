@@ -337,7 +337,7 @@ fn last_sequence(
     if let Some((_, last)) = recent.get(write.workspace, write.client) {
         return Ok(Some(last));
     }
-    let mut key = Vec::with_capacity(80);
+    let mut key = Vec::with_capacity(rows::CLIENT_KEY_BYTES);
     rows::client::key(partition.namespace, write.workspace, write.client, &mut key);
     let Some(row) = reads.get(&key)? else { return Ok(None) };
     rows::client::decode(&row).map(Some).ok_or(Fault::row("a client sequence that is none"))

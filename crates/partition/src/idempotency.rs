@@ -17,6 +17,7 @@ use gapless_types::{IdempotencyKey, WorkspaceId};
 use crate::definition::{AtCap, IdempotencyRule};
 use crate::error::Fault;
 use crate::outcome::{Header, OutcomeKind, RequestDigest};
+use crate::rows;
 use crate::rows::idempotency::{RememberedRow, key};
 
 /// A window has about this many buckets: few, because a new key is looked for in all of them.
@@ -54,7 +55,7 @@ pub(crate) fn recall(
     time: u64,
     request: &Request<'_>,
 ) -> Result<Recalled, Fault> {
-    let mut row_key = Vec::with_capacity(96);
+    let mut row_key = Vec::with_capacity(rows::CLIENT_KEY_BYTES);
     key(request.workspace, request.key, request.client, &mut row_key);
     // The newest one counts: a key that came back after its window has an older row, too.
     let Some((_, value)) = store.find_in_buckets(&row_key)? else { return Ok(Recalled::New) };
@@ -89,16 +90,15 @@ pub(crate) fn remember(
     let Some(idempotency_key) = header.key.filter(|_| decides && !header.client.is_empty()) else {
         return Ok(());
     };
-    let buckets: Vec<(BucketId, u64)> = store.buckets().collect();
-    let current = match buckets.last() {
-        Some((newest, rows)) if !is_full(*newest, *rows, rule, header.time) => *newest,
+    let current = match store.buckets().next_back() {
+        Some((newest, rows)) if !is_full(newest, rows, rule, header.time) => newest,
         Some((newest, _)) => BucketId(header.time.max(newest.0.saturating_add(1))),
         None => BucketId(header.time),
     };
-    for bucket in expired(&buckets, current, rule, header.time) {
+    for bucket in expired(store.buckets(), current, rule, header.time) {
         batch.drop_bucket(bucket)?;
     }
-    let mut row_key = Vec::with_capacity(96);
+    let mut row_key = Vec::with_capacity(rows::CLIENT_KEY_BYTES);
     key(header.workspace, idempotency_key, header.client, &mut row_key);
     let row = RememberedRow { digest: header.digest, offset: header.partition_offset, time: header.time };
     Ok(batch.put_in(current, &row_key, &row.encode())?)
@@ -113,21 +113,21 @@ fn is_full(bucket: BucketId, rows: u64, rule: &IdempotencyRule, time: u64) -> bo
 
 /// Buckets whose rows cannot count any more; and the oldest ones, if the namespace wants room for new keys more than old ones.
 fn expired(
-    buckets: &[(BucketId, u64)],
+    buckets: impl Iterator<Item = (BucketId, u64)> + Clone,
     current: BucketId,
     rule: &IdempotencyRule,
     time: u64,
 ) -> Vec<BucketId> {
-    let ends = buckets.iter().skip(1).map(|(next, _)| *next).chain([current]);
-    let closed = buckets.iter().zip(ends).filter(|((bucket, _), end)| bucket != end);
-    let mut known: u64 = buckets.iter().map(|(_, rows)| rows).sum();
+    let ends = buckets.clone().skip(1).map(|(next, _)| next).chain([current]);
+    let closed = buckets.clone().zip(ends).filter(|((bucket, _), end)| bucket != end);
+    let mut known: u64 = buckets.map(|(_, rows)| rows).sum();
     let mut gone = Vec::new();
     for ((bucket, rows), end) in closed {
         let over = time.saturating_sub(end.0) >= rule.window_ms;
         let early = rule.at_cap == AtCap::ForgetOldest && known >= rule.max_keys;
         if over || early {
-            gone.push(*bucket);
-            known = known.saturating_sub(*rows);
+            gone.push(bucket);
+            known = known.saturating_sub(rows);
         }
     }
     gone

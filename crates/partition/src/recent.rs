@@ -14,7 +14,7 @@ const FIRST_PLACES: usize = 64;
 /// Longest client that is remembered, in bytes.
 const LONGEST_CLIENT: usize = 32;
 
-/// Clients of workspaces that were written to lately, each in the only place it can be in.
+/// Clients of workspaces that were written to lately, each in one of the two places that it can be in, which lie side by side.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     places: Vec<Option<Known>>,
@@ -38,8 +38,10 @@ impl Recent {
         workspace: WorkspaceId,
         client: &str,
     ) -> Option<(WorkspaceKind, ClientSequence)> {
-        let known = self.places.get(self.place_of(workspace, client)?)?.as_ref()?;
-        known.is(workspace, client).then_some((known.kind, known.last))
+        let place = self.place_of(workspace, client)?;
+        let both = [self.places.get(place)?, self.places.get(place ^ 1)?];
+        let known = both.into_iter().flatten().find(|known| known.is(workspace, client))?;
+        Some((known.kind, known.last))
     }
 
     /// Takes note of a committed event.
@@ -57,8 +59,17 @@ impl Recent {
         let mut bytes = [0; LONGEST_CLIENT];
         bytes[..client.len()].copy_from_slice(client.as_bytes());
         let client_bytes = u8::try_from(client.len()).expect("at most 32");
-        let known = Known { workspace, last, kind, client_bytes, client: bytes };
-        self.used += usize::from(self.places[place].replace(known).is_none());
+        self.put(place, Known { workspace, last, kind, client_bytes, client: bytes });
+    }
+
+    /// Who was in the place moves to the other one, unless the client itself is there.
+    fn put(&mut self, place: usize, known: Known) {
+        let is_new = match self.places[place].replace(known) {
+            None => true,
+            Some(before) if before.workspace == known.workspace && before.client() == known.client() => false,
+            Some(before) => self.places[place ^ 1].replace(before).is_none(),
+        };
+        self.used += usize::from(is_new);
     }
 
     fn grow(&mut self) {
@@ -66,8 +77,7 @@ impl Recent {
         let before = std::mem::replace(&mut self.places, vec![None; count]);
         self.used = 0;
         for known in before.into_iter().flatten() {
-            let place = place(known.workspace, known.client(), count);
-            self.used += usize::from(self.places[place].replace(known).is_none());
+            self.put(place(known.workspace, known.client(), count), known);
         }
     }
 

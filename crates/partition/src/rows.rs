@@ -29,6 +29,7 @@ pub(crate) mod subtree;
 pub(crate) mod version;
 pub(crate) mod workspace;
 
+use gapless_types::limits::MAX_CLIENT_ID_BYTES;
 use gapless_types::{NamespaceId, WorkspaceId};
 
 /// A key that begins like all keys of a kind in a workspace.
@@ -41,6 +42,9 @@ fn workspace_key(kind: u8, namespace: NamespaceId, workspace: WorkspaceId, key: 
 
 /// Bytes in front of what is special in such a key.
 const WORKSPACE_KEY_BYTES: usize = 13;
+
+/// The longest key that ends with a client: that of an idempotency row.
+pub(crate) const CLIENT_KEY_BYTES: usize = 8 + 16 + MAX_CLIENT_ID_BYTES;
 
 /// A number that stands alone in a value.
 fn decode_number(value: &[u8]) -> Option<u64> {

@@ -95,7 +95,7 @@ fn change(
         return Err(Fault::Log("an event without its numbers"));
     };
     let (namespace, workspace) = (partition.namespace, header.workspace);
-    let mut key = Vec::new();
+    let mut key = Vec::with_capacity(rows::CLIENT_KEY_BYTES);
     grow_tree(context, header, offset, Hash::of_leaf(outcome), batch)?;
     rows::client::key(namespace, workspace, header.client, &mut key);
     batch.put(&key, &rows::client::value(sequence))?;

@@ -127,14 +127,11 @@ impl FrozenCheckpoint {
     fn write_space(&self, space: Space) -> Result<SpaceChange, DiskError> {
         let dropped = last_drop(&self.memtables, space, EVERYTHING) > 0;
         let rows_below = !dropped && !self.below.runs(space).is_empty();
-        let sources =
-            memtable_sources(&self.memtables, space, &Bounds::all(), Direction::Forward, EVERYTHING);
-        let mut merge = Merge::new(sources, Direction::Forward);
         let most_rows = self.memtables.iter().map(|memtable| memtable.keys(space)).sum();
         let mut writer = None;
-        while let Some(row) = merge.next().map_err(from_memory)? {
-            if row.value.is_none() && !rows_below {
-                continue;
+        self.each_row(space, |key, value| {
+            if value.is_none() && !rows_below {
+                return Ok(());
             }
             let writer = match &mut writer {
                 Some(writer) => writer,
@@ -144,13 +141,33 @@ impl FrozenCheckpoint {
                     most_rows,
                 )?),
             };
-            writer.push(&row.key, row.value.as_deref())?;
-        }
+            writer.push(key, value)
+        })?;
         let born = self.below.number + 1;
         let run = writer.map(|writer| writer.finish(born, &self.workshop.budget)).transpose()?;
         let bytes = run.as_ref().map_or(0, |run| run.length);
         self.workshop.counters.bytes_written.fetch_add(bytes, Ordering::Relaxed);
         Ok(SpaceChange { space, dropped, run: run.map(Arc::new) })
+    }
+
+    /// The newest rows of a space in order, deletions included.
+    fn each_row(
+        &self,
+        space: Space,
+        mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), DiskError>,
+    ) -> Result<(), DiskError> {
+        let after = last_drop(&self.memtables, space, EVERYTHING);
+        if let [only] = &self.memtables[..] {
+            // Nearly always. It is frozen: nobody waits for it, and nothing needs to be copied out of it.
+            return only.each_newest(space, after, visit);
+        }
+        let sources =
+            memtable_sources(&self.memtables, space, &Bounds::all(), Direction::Forward, EVERYTHING);
+        let mut merge = Merge::new(sources, Direction::Forward);
+        while let Some(row) = merge.next().map_err(from_memory)? {
+            visit(&row.key, row.value.as_deref())?;
+        }
+        Ok(())
     }
 }
 

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::{RwLock, RwLockReadGuard};
 
 use bytes::Bytes;
@@ -180,6 +181,22 @@ impl Memtable {
             scan.bounds.shrink_behind(last, scan.direction);
         }
         !ended
+    }
+
+    /// The newest version of every row of a space that came behind `after`, in order, deletions included. The writer waits until
+    /// it has ended: for frozen ones.
+    pub(crate) fn each_newest<E>(
+        &self,
+        space: Space,
+        after: Sequence,
+        mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let tables = self.read();
+        let Some(rows) = tables.rows(space) else { return Ok(()) };
+        rows.map
+            .range(Bound::Unbounded, Bound::Unbounded)
+            .filter(|(_, versions)| versions.newest.sequence > after)
+            .try_for_each(|(key, versions)| visit(key, versions.newest.value.as_slice()))
     }
 
     /// The buckets it says anything about.
@@ -360,6 +377,14 @@ impl Value {
             Value::Deleted => None,
             Value::Inline { length, bytes } => Some(Bytes::copy_from_slice(&bytes[..usize::from(*length)])),
             Value::Shared(bytes) => Some(bytes.clone()),
+        }
+    }
+
+    fn as_slice(&self) -> Option<&[u8]> {
+        match self {
+            Value::Deleted => None,
+            Value::Inline { length, bytes } => Some(&bytes[..usize::from(*length)]),
+            Value::Shared(bytes) => Some(bytes),
         }
     }
 

@@ -6,13 +6,14 @@
 //! ```
 //!
 //! A search compares the first bytes of keys, kept in the nodes as numbers (their heads), and follows a place to the key
-//! itself only where they are equal. Keys that grow, the usual case of a log, fill leaves to the last place. Where a key of the
+//! itself only where they are equal. The numbers of a node lie side by side and are counted, not halved: waiting once for four lines
+//! of memory is faster than four times for one. Keys that grow, the usual case of a log, fill leaves to the last place. Where a key of the
 //! same kind was found last is tried first: the next key often lies there, and what is asked for is often written next.
 //!
 //! Must not know: what an item is, versions, files.
 
 use std::cmp::Ordering;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::atomic::{AtomicU32, Ordering as Atomic};
 
 use crate::chunks::{Items, KeyPlace, Keys};
@@ -64,9 +65,13 @@ struct Row<T> {
     item: T,
 }
 
+/// Heads in order: all first words, all second, all third.
+#[derive(Debug)]
+struct Heads([[u64; WIDTH]; 3]);
+
 #[derive(Debug)]
 struct Leaf {
-    heads: [Head; WIDTH],
+    heads: Heads,
     rows: [u32; WIDTH],
     len: usize,
     previous: u32,
@@ -76,7 +81,7 @@ struct Leaf {
 #[derive(Debug)]
 struct Inner {
     /// Of the first key in each child when it was split off; the first one is not looked at.
-    heads: [Head; WIDTH],
+    heads: Heads,
     rows: [u32; WIDTH],
     children: [u32; WIDTH],
     len: usize,
@@ -144,7 +149,7 @@ impl<T> OrderedMap<T> {
         let number = self.leaf_of(head, key);
         hint.store(number, Atomic::Relaxed);
         let leaf = self.leaves.get(number);
-        (number, self.find(&leaf.heads[..leaf.len], &leaf.rows, head, key))
+        (number, self.find(&leaf.heads, &leaf.rows, 0..leaf.len, head, key))
     }
 
     fn hint_of(&self, key: &[u8]) -> &AtomicU32 {
@@ -167,12 +172,12 @@ impl<T> OrderedMap<T> {
         }
         match self.compare_entry(leaf, 0, head, key) {
             Ordering::Greater => None,
-            _ => Some(self.find(&leaf.heads[..leaf.len], &leaf.rows, head, key)),
+            _ => Some(self.find(&leaf.heads, &leaf.rows, 0..leaf.len, head, key)),
         }
     }
 
     fn compare_entry(&self, leaf: &Leaf, index: usize, head: &Head, key: &[u8]) -> Ordering {
-        compare(&leaf.heads[index], head).then_with(|| self.compare_whole(leaf.rows[index], key))
+        compare(&leaf.heads.get(index), head).then_with(|| self.compare_whole(leaf.rows[index], key))
     }
 
     /// Puts an entry where a search said that it would be.
@@ -197,10 +202,10 @@ impl<T> OrderedMap<T> {
     }
 
     /// Rows of a range that is not empty, in order from either end.
-    pub(crate) fn range<'a>(&'a self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Range<'a, T> {
+    pub(crate) fn range<'a>(&'a self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Walk<'a, T> {
         if self.is_empty() {
             let nowhere = Place { leaf: NONE, index: 0 };
-            return Range { map: self, front: nowhere, back: nowhere };
+            return Walk { map: self, front: nowhere, back: nowhere };
         }
         let front = match start {
             Bound::Unbounded => Place { leaf: 0, index: 0 },
@@ -212,7 +217,7 @@ impl<T> OrderedMap<T> {
             Bound::Included(key) => self.place_of(key, true),
             Bound::Excluded(key) => self.place_of(key, false),
         };
-        Range { map: self, front: self.forward(front), back: self.forward(back) }
+        Walk { map: self, front: self.forward(front), back: self.forward(back) }
     }
 
     /// In front of the first row that is not less than `key`, or greater if it is to be `behind`.
@@ -253,19 +258,26 @@ impl<T> OrderedMap<T> {
     }
 
     fn child_of(&self, inner: &Inner, head: &Head, key: &[u8]) -> usize {
-        match self.find(&inner.heads[1..inner.len], &inner.rows[1..], head, key) {
-            Ok(index) => index + 1,
-            Err(index) => index,
+        match self.find(&inner.heads, &inner.rows, 1..inner.len, head, key) {
+            Ok(index) => index,
+            Err(index) => index - 1,
         }
     }
 
-    /// Where a key is in a node, or where it would be.
-    fn find(&self, heads: &[Head], rows: &[u32], head: &Head, key: &[u8]) -> Result<usize, usize> {
-        let (mut low, mut high) = (0, heads.len());
+    /// Where a key is among some entries of a node, or where it would be.
+    fn find(
+        &self,
+        heads: &Heads,
+        rows: &[u32; WIDTH],
+        entries: Range<usize>,
+        head: &Head,
+        key: &[u8],
+    ) -> Result<usize, usize> {
+        let same = heads.same(entries, head);
+        let (mut low, mut high) = (same.start, same.end);
         while low < high {
             let middle = usize::midpoint(low, high);
-            let order = compare(&heads[middle], head);
-            match order.then_with(|| self.compare_whole(rows[middle], key)) {
+            match self.compare_whole(rows[middle], key) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
                 Ordering::Equal => return Ok(middle),
@@ -291,7 +303,7 @@ impl<T> OrderedMap<T> {
         let split = if index == WIDTH { WIDTH } else { WIDTH / 2 };
         let mut right = Leaf::new(number, leaf.next);
         right.len = WIDTH - split;
-        right.heads[..right.len].copy_from_slice(&leaf.heads[split..]);
+        right.heads.take_from(&leaf.heads, split);
         right.rows[..right.len].copy_from_slice(&leaf.rows[split..]);
         leaf.len = split;
         if index >= split {
@@ -299,7 +311,7 @@ impl<T> OrderedMap<T> {
         } else {
             leaf.insert(index, entry);
         }
-        let separator = Separator { head: right.heads[0], row: right.rows[0] };
+        let separator = Separator { head: right.heads.get(0), row: right.rows[0] };
         let after = leaf.next;
         let right = self.leaves.push(right);
         self.leaves.get_mut(number).next = right;
@@ -321,7 +333,7 @@ impl<T> OrderedMap<T> {
             let split = if index + 1 == WIDTH { WIDTH - 1 } else { WIDTH / 2 };
             let mut upper = Inner::new();
             upper.len = WIDTH - split;
-            upper.heads[..upper.len].copy_from_slice(&inner.heads[split..]);
+            upper.heads.take_from(&inner.heads, split);
             upper.rows[..upper.len].copy_from_slice(&inner.rows[split..]);
             upper.children[..upper.len].copy_from_slice(&inner.children[split..]);
             inner.len = split;
@@ -330,7 +342,7 @@ impl<T> OrderedMap<T> {
             } else {
                 inner.insert(index + 1, separator, right);
             }
-            separator = Separator { head: upper.heads[0], row: upper.rows[0] };
+            separator = Separator { head: upper.heads.get(0), row: upper.rows[0] };
             right = self.inners.push(upper);
         }
         let mut root = Inner::new();
@@ -342,13 +354,54 @@ impl<T> OrderedMap<T> {
     }
 }
 
+impl Heads {
+    fn get(&self, index: usize) -> Head {
+        let [first, second, third] = &self.0;
+        [first[index], second[index], third[index]]
+    }
+
+    /// The entries among some that are in order whose head is this one; if there are none, the empty range where they would be.
+    fn same(&self, entries: Range<usize>, head: &Head) -> Range<usize> {
+        let mut same = entries;
+        for (words, word) in self.0.iter().zip(head) {
+            let among = &words[same.clone()];
+            // Most nodes have the first word in common, many the second.
+            let (Some(first), Some(last)) = (among.first(), among.last()) else { break };
+            if first == word && last == word {
+                continue;
+            }
+            let (mut less, mut greater) = (0, 0);
+            for other in among {
+                less += usize::from(other < word);
+                greater += usize::from(other > word);
+            }
+            same = same.start + less..same.end - greater;
+        }
+        same
+    }
+
+    /// Puts a head in front of others, of which there are `count` and room for one more.
+    fn insert(&mut self, count: usize, index: usize, head: &Head) {
+        for (words, word) in self.0.iter_mut().zip(head) {
+            insert(&mut words[..=count], index, *word);
+        }
+    }
+
+    /// Begins with what another one has from `first` on.
+    fn take_from(&mut self, other: &Self, first: usize) {
+        for (words, others) in self.0.iter_mut().zip(&other.0) {
+            words[..WIDTH - first].copy_from_slice(&others[first..]);
+        }
+    }
+}
+
 impl Leaf {
     fn new(previous: u32, next: u32) -> Self {
-        Self { heads: [[0; 3]; WIDTH], rows: [0; WIDTH], len: 0, previous, next }
+        Self { heads: Heads([[0; WIDTH]; 3]), rows: [0; WIDTH], len: 0, previous, next }
     }
 
     fn insert(&mut self, index: usize, entry: Separator) {
-        insert(&mut self.heads[..=self.len], index, entry.head);
+        self.heads.insert(self.len, index, &entry.head);
         insert(&mut self.rows[..=self.len], index, entry.row);
         self.len += 1;
     }
@@ -356,11 +409,11 @@ impl Leaf {
 
 impl Inner {
     fn new() -> Self {
-        Self { heads: [[0; 3]; WIDTH], rows: [0; WIDTH], children: [0; WIDTH], len: 0 }
+        Self { heads: Heads([[0; WIDTH]; 3]), rows: [0; WIDTH], children: [0; WIDTH], len: 0 }
     }
 
     fn insert(&mut self, index: usize, separator: Separator, child: u32) {
-        insert(&mut self.heads[..=self.len], index, separator.head);
+        self.heads.insert(self.len, index, &separator.head);
         insert(&mut self.rows[..=self.len], index, separator.row);
         insert(&mut self.children[..=self.len], index, child);
         self.len += 1;
@@ -391,20 +444,20 @@ fn head_of(key: &[u8]) -> Head {
 }
 
 /// Rows in order, from either end.
-pub(crate) struct Range<'a, T> {
+pub(crate) struct Walk<'a, T> {
     map: &'a OrderedMap<T>,
     front: Place,
     back: Place,
 }
 
-impl<'a, T> Range<'a, T> {
+impl<'a, T> Walk<'a, T> {
     fn row(&self, place: Place) -> (&'a [u8], &'a T) {
         let row = self.map.rows.get(self.map.leaves.get(place.leaf).rows[place.index]);
         (self.map.keys.get(row.key), &row.item)
     }
 }
 
-impl<'a, T> Iterator for Range<'a, T> {
+impl<'a, T> Iterator for Walk<'a, T> {
     type Item = (&'a [u8], &'a T);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -417,7 +470,7 @@ impl<'a, T> Iterator for Range<'a, T> {
     }
 }
 
-impl<T> DoubleEndedIterator for Range<'_, T> {
+impl<T> DoubleEndedIterator for Walk<'_, T> {
     fn next_back(&mut self) -> Option<Self::Item> {
         if self.front == self.back {
             return None;

@@ -69,7 +69,7 @@ impl View {
     ///
     /// The number is that of puts minus that of deletes since the bucket began: the same on every replica, whatever
     /// was checkpointed when, and the number of keys if every key is put once and deleted only while it is there.
-    pub fn buckets(&self) -> impl Iterator<Item = (BucketId, u64)> {
+    pub fn buckets(&self) -> impl DoubleEndedIterator<Item = (BucketId, u64)> + Clone {
         self.buckets.iter().map(|(bucket, rows)| (*bucket, *rows))
     }
 
