@@ -1,6 +1,8 @@
-//! The real binary as a process: killed, restarted, asked by its own client commands.
+//! The real binary as a process: killed, restarted, asked by its own client commands and by other people's programs.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod commands;
 mod kill;
+mod programs;
+mod python;
 mod support;
