@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod commands;
+mod curl;
 mod kill;
+mod openapi;
 mod programs;
 mod python;
 mod support;
