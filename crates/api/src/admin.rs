@@ -1,4 +1,4 @@
-//! Every call of the service Admin, as an engine answers it. What needs several nodes or a backup is not there yet, and says so.
+//! Every call of the service Admin, as an engine answers it. A backup is not there yet, and says so.
 //!
 //! Must not know: sockets, who asks.
 
@@ -6,6 +6,7 @@ use gapless_engine::types::{LogIndex, PartitionOffset};
 use gapless_engine::{Engine, PartitionReport, PartitionState};
 
 use crate::check::Check;
+use crate::nodes::OtherNodes;
 use crate::page;
 use crate::problem::{Problem, ProblemKind};
 use crate::reading::partition_at;
@@ -17,12 +18,13 @@ pub struct AdminCalls {
     pub(crate) engine: Engine,
     /// As the server is called by others.
     pub(crate) version: &'static str,
+    pub(crate) other_nodes: OtherNodes,
 }
 
 impl AdminCalls {
     /// The calls, answered by this engine.
-    pub fn new(engine: Engine, version: &'static str) -> Self {
-        Self { engine, version }
+    pub fn new(engine: Engine, version: &'static str, other_nodes: OtherNodes) -> Self {
+        Self { engine, version, other_nodes }
     }
 
     /// How every partition does on this node.
@@ -152,8 +154,17 @@ impl AdminCalls {
         }
     }
 
+    /// A copy of a running server.
+    ///
+    /// # Errors
+    /// Always: it is not possible yet.
+    pub fn backup(&self, _: &v1::BackupRequest) -> Result<v1::BackupResponse, Problem> {
+        let why = "stop the server and copy its directory instead";
+        Err(Self::not_yet("a backup of a running server", why))
+    }
+
     /// What this server cannot do, and why.
-    pub fn not_yet(what: &str, why: &str) -> Problem {
+    pub(crate) fn not_yet(what: &str, why: &str) -> Problem {
         Problem::new(
             ProblemKind::Unimplemented,
             "NOT_IMPLEMENTED",

@@ -19,6 +19,7 @@ pub mod event;
 pub mod json;
 pub mod ledger;
 mod namespaces;
+mod nodes;
 mod page;
 mod paging;
 pub mod problem;
@@ -31,6 +32,7 @@ mod write_stream;
 
 pub use admin::AdminCalls;
 pub use ledger::LedgerCalls;
+pub use nodes::OtherNodes;
 pub use problem::{Problem, ProblemKind, Violation};
 pub use write_stream::InFlight;
 

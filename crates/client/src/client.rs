@@ -180,6 +180,12 @@ admin_calls! {
     snapshot(v1::SnapshotRequest) -> v1::SnapshotResponse;
     /// Who leads, and how far a node is.
     cluster_status(v1::ClusterStatusRequest) -> v1::ClusterStatusResponse;
+    /// Takes in a node, which votes once it has caught up.
+    add_node(v1::AddNodeRequest) -> v1::AddNodeResponse;
+    /// Lets a node be no member any more.
+    remove_node(v1::RemoveNodeRequest) -> v1::RemoveNodeResponse;
+    /// Lets another voter lead.
+    transfer_leader(v1::TransferLeaderRequest) -> v1::TransferLeaderResponse;
 }
 
 impl Ledger for Client {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
-use gapless_api::{AdminCalls, InFlight, LedgerCalls, Problem, v1};
+use gapless_api::{AdminCalls, InFlight, LedgerCalls, OtherNodes, Problem, v1};
 use gapless_engine::Engine;
 
 use crate::backoff::{Attempts, Retry};
@@ -22,7 +22,7 @@ pub struct Embedded {
 impl Embedded {
     /// The ledger of this engine.
     pub fn new(engine: Engine) -> Self {
-        let admin = AdminCalls::new(engine.clone(), env!("CARGO_PKG_VERSION"));
+        let admin = AdminCalls::new(engine.clone(), env!("CARGO_PKG_VERSION"), OtherNodes::default());
         Self { calls: LedgerCalls::new(engine), admin, retry: Retry::default() }
     }
 

@@ -58,7 +58,7 @@ pub use catalog::{Catalog, CatalogCommand, CatalogFileError, Namespace};
 pub use embedding::{EventProof, named_key};
 pub use engine::{Attach, Config, Engine, PartitionReport};
 pub use error::{BarrierError, Blocked, CatalogError, NotLeader, OpenError, ReadError, WriteError};
-pub use gapless_consensus::{ClusterId, Leader, NodeId};
+pub use gapless_consensus::{ChangeError, ClusterId, Leader, NodeId, TransferError};
 pub use gapless_partition as partition;
 pub use gapless_types as types;
 pub use keeper::Housekeeping;

@@ -12,9 +12,6 @@ use crate::call::patience;
 use crate::rate::Rates;
 use crate::server::Limits;
 
-/// Why there is nothing that concerns other nodes.
-const ONE_NODE: &str = "this server runs alone, without a connection to other nodes";
-
 /// The service Admin.
 #[derive(Clone, Debug)]
 pub(crate) struct AdminService {
@@ -96,9 +93,11 @@ impl Admin for AdminService {
         Ok(Response::new(self.calls.snapshot(request.get_ref()).await?))
     }
 
-    async fn backup(&self, _: Request<v1::BackupRequest>) -> Result<Response<v1::BackupResponse>, Status> {
-        let why = "stop the server and copy its directory instead";
-        Err(AdminCalls::not_yet("a backup of a running server", why).into())
+    async fn backup(
+        &self,
+        request: Request<v1::BackupRequest>,
+    ) -> Result<Response<v1::BackupResponse>, Status> {
+        Ok(Response::new(self.calls.backup(request.get_ref())?))
     }
 
     async fn cluster_status(
@@ -110,22 +109,24 @@ impl Admin for AdminService {
 
     async fn add_node(
         &self,
-        _: Request<v1::AddNodeRequest>,
+        request: Request<v1::AddNodeRequest>,
     ) -> Result<Response<v1::AddNodeResponse>, Status> {
-        Err(AdminCalls::not_yet("adding a node", ONE_NODE).into())
+        let patience = patience(&request, self.limits.patience);
+        Ok(Response::new(self.calls.add_node(request.get_ref(), patience).await?))
     }
 
     async fn remove_node(
         &self,
-        _: Request<v1::RemoveNodeRequest>,
+        request: Request<v1::RemoveNodeRequest>,
     ) -> Result<Response<v1::RemoveNodeResponse>, Status> {
-        Err(AdminCalls::not_yet("removing a node", ONE_NODE).into())
+        let patience = patience(&request, self.limits.patience);
+        Ok(Response::new(self.calls.remove_node(request.get_ref(), patience).await?))
     }
 
     async fn transfer_leader(
         &self,
-        _: Request<v1::TransferLeaderRequest>,
+        request: Request<v1::TransferLeaderRequest>,
     ) -> Result<Response<v1::TransferLeaderResponse>, Status> {
-        Err(AdminCalls::not_yet("handing over leadership", ONE_NODE).into())
+        Ok(Response::new(self.calls.transfer_leader(request.get_ref()).await?))
     }
 }

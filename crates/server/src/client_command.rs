@@ -81,6 +81,12 @@ fn next_after(problem: &Problem, connection: &Connection) -> String {
         ProblemKind::NotFound if problem.reason == "UNKNOWN_NAMESPACE" => {
             "see which there are: gapless namespace list".to_owned()
         }
+        ProblemKind::NotFound if problem.reason == "NO_SUCH_NODE" => {
+            "see which there are: gapless cluster status".to_owned()
+        }
+        ProblemKind::AlreadyExists if problem.reason == "NODE_ID_USED" => {
+            "choose a higher id, and start the node with it".to_owned()
+        }
         ProblemKind::NotFound => "see that it is spelled as it was created".to_owned(),
         ProblemKind::AlreadyExists => "choose another name".to_owned(),
         ProblemKind::Exhausted => "try again later, with the same key".to_owned(),
@@ -88,6 +94,9 @@ fn next_after(problem: &Problem, connection: &Connection) -> String {
             format!("see that a server runs at {servers}, or name another one: --server ADDR")
         }
         ProblemKind::Deadline => "ask again with the same key, or with a longer --timeout".to_owned(),
+        ProblemKind::Precondition if problem.reason == "NO_PEER_NETWORK" => {
+            "ask a server that is a member of a cluster: --server ADDR".to_owned()
+        }
         ProblemKind::Precondition => "see how the partition does: gapless partitions".to_owned(),
         ProblemKind::Unimplemented => "use a server that can".to_owned(),
         ProblemKind::Unauthenticated | ProblemKind::Denied => {

@@ -7,10 +7,12 @@
 
 mod answer;
 mod events;
+mod following;
 mod metrics;
 mod openapi;
 mod origin;
 mod parts;
+mod routes;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,10 +20,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{RawPathParams, RawQuery, Request, State};
-use axum::http::Response;
-use axum::routing::{MethodRouter, delete, get, post};
-use gapless_api::json::{from_json, to_json};
+use axum::extract::{RawPathParams, Request, State};
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use gapless_api::json::to_json;
 use gapless_api::{AdminCalls, LedgerCalls, Problem, v1};
 use gapless_engine::Engine;
 use prost::Message;
@@ -50,145 +51,32 @@ impl Http {
     }
 }
 
-/// One line of the table.
-pub(crate) struct Route {
-    pub(crate) method: &'static str,
-    pub(crate) path: &'static str,
-    /// The call, as the protocol names it.
-    pub(crate) call: &'static str,
-    handler: MethodRouter<Arc<Http>>,
-}
-
-const WORKSPACE: &str = "/v1/namespaces/{namespace}/workspaces/{workspace}";
-
-/// A path below that of a workspace.
-macro_rules! in_workspace {
-    ($path:literal) => {
-        concat!("/v1/namespaces/{namespace}/workspaces/{workspace}", $path)
-    };
-}
-
-/// A route whose call takes a message and a deadline.
-macro_rules! read {
-    ($path:expr, $call:literal, $name:ident) => {
-        Route {
-            method: "get",
-            path: $path,
-            call: $call,
-            handler: get(
-                |State(http): State<Arc<Http>>, path: RawPathParams, RawQuery(query): RawQuery| async move {
-                    let ask = |request| async { http.ledger.$name(request, http.patience()).await };
-                    answered($call, &path, query.as_deref(), ask).await
-                },
-            ),
-        }
-    };
-}
-
-/// A route of the service Admin.
-macro_rules! administer {
-    ($method:ident, $path:expr, $call:literal, |$http:ident, $request:ident| $answer:expr) => {
-        Route {
-            method: stringify!($method),
-            path: $path,
-            call: $call,
-            handler: $method(
-                |State($http): State<Arc<Http>>, path: RawPathParams, RawQuery(query): RawQuery| async move {
-                    let $http = &$http;
-                    answered($call, &path, query.as_deref(), |$request| async move { $answer }).await
-                },
-            ),
-        }
-    };
-}
-
-/// Every route that is one call with one answer, or one stream.
-pub(crate) fn routes() -> Vec<Route> {
-    vec![
-        Route { method: "post", path: in_workspace!("/events"), call: "Write", handler: post(events::write) },
-        Route {
-            method: "get",
-            path: in_workspace!("/events"),
-            call: "ReadWorkspace",
-            handler: get(events::workspace),
-        },
-        Route {
-            method: "get",
-            path: "/v1/namespaces/{namespace}/events",
-            call: "ReadAll",
-            handler: get(events::all),
-        },
-        Route {
-            method: "get",
-            path: "/v1/namespaces/{namespace}/partitions/{partition}/outcomes",
-            call: "ReadPartition",
-            handler: get(events::partition),
-        },
-        read!(WORKSPACE, "GetWorkspace", get_workspace),
-        read!(in_workspace!("/entities"), "ListEntities", list_entities),
-        read!(in_workspace!("/entities/{*key}"), "GetEntity", get_entity),
-        read!(in_workspace!("/records"), "ListRecords", list_records),
-        read!(in_workspace!("/records/{record_id}"), "GetRecord", get_record),
-        read!(in_workspace!("/sequences"), "ListSequences", list_sequences),
-        read!(in_workspace!("/clients/{client_id}"), "GetClientState", get_client_state),
-        read!(in_workspace!("/blocks/{height}"), "GetBlock", get_block),
-        read!(in_workspace!("/proofs/{workspace_offset}"), "GetInclusionProof", get_inclusion_proof),
-        read!(in_workspace!("/consistency"), "GetConsistencyProof", get_consistency_proof),
-        read!(in_workspace!("/root"), "GetRoot", get_root),
-        Route {
-            method: "post",
-            path: "/v1/namespaces",
-            call: "ApplyNamespace",
-            handler: post(apply_namespace),
-        },
-        administer!(get, "/v1/namespaces", "ListNamespaces", |http, request| http
-            .admin
-            .list_namespaces(&request)),
-        administer!(get, "/v1/namespaces/{namespace}", "GetNamespace", |http, request| http
-            .admin
-            .get_namespace(&request)),
-        administer!(delete, "/v1/namespaces/{namespace}", "DropNamespace", |http, request| http
-            .admin
-            .drop_namespace(&request)
-            .await),
-        administer!(get, "/v1/partitions", "ListPartitions", |http, request| http
-            .admin
-            .list_partitions(&request)),
-        administer!(
-            post,
-            "/v1/namespaces/{namespace}/partitions/{partition}/freeze",
-            "FreezePartition",
-            |http, request| http.admin.freeze_partition(&request).await
-        ),
-        administer!(
-            post,
-            "/v1/namespaces/{namespace}/partitions/{partition}/thaw",
-            "ThawPartition",
-            |http, request| http.admin.thaw_partition(&request).await
-        ),
-        administer!(post, "/v1/snapshot", "Snapshot", |http, request| http.admin.snapshot(&request).await),
-        administer!(get, "/v1/cluster", "ClusterStatus", |http, request| Ok(http
-            .admin
-            .cluster_status(&request))),
-        Route { method: "post", path: "/v1/barrier", call: "WaitBarrier", handler: post(wait_barrier) },
-    ]
-}
-
 /// Everything that is not gRPC.
 pub(crate) fn router(http: Http) -> Router {
-    let http = Arc::new(http);
-    let mut router = Router::new();
-    for route in routes() {
-        router = router.route(route.path, route.handler);
+    let mut guarded = Router::new();
+    for route in routes::routes() {
+        guarded = guarded.route(route.path, route.handler);
     }
-    let router =
-        router.route("/openapi.json", get(async || json(axum::http::StatusCode::OK, &openapi::document())));
-    let router = router.layer(axum::middleware::from_fn(origin::check));
-    router
-        .route("/metrics", get(|State(http): State<Arc<Http>>| async move { metrics::response(&http) }))
-        .route("/healthz", get(async || answer::plain(axum::http::StatusCode::OK, "the process runs\n")))
-        .route("/readyz", get(|State(http): State<Arc<Http>>| async move { answer::ready(&http) }))
-        .with_state(http)
+    let mut open = Router::new();
+    for page in routes::pages() {
+        if page.guarded {
+            guarded = guarded.route(page.path, page.handler);
+        } else {
+            open = open.route(page.path, page.handler);
+        }
+    }
+    let guarded = guarded.method_not_allowed_fallback(async || answer::wrong_method());
+    guarded.layer(axum::middleware::from_fn(origin::check)).merge(open).with_state(Arc::new(http))
+}
+
+/// What is answered where there is no route. Who speaks gRPC is told in gRPC.
+pub(crate) async fn nowhere(request: Request) -> Response<Body> {
+    let content_type = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if content_type.is_some_and(|content_type| content_type.starts_with(b"application/grpc")) {
+        tonic::Status::unimplemented("there is no such service").into_http()
+    } else {
+        answer::no_route(request.uri().path())
+    }
 }
 
 /// A call with one answer.
@@ -204,10 +92,18 @@ where
     F: Future<Output = Result<A, Problem>>,
 {
     let asked = async { ask(parts::request(call, path, query)?).await };
-    match asked.await {
-        Ok(answer) => json(axum::http::StatusCode::OK, &to_json(&format!("{call}Response"), &answer)),
-        Err(problem) => refused(&problem),
-    }
+    told(call, asked.await)
+}
+
+/// The same, asked by a body of JSON.
+async fn answered_body<Q, A, F>(call: &str, request: Request, ask: impl FnOnce(Q) -> F) -> Response<Body>
+where
+    Q: Message + Default,
+    A: Message,
+    F: Future<Output = Result<A, Problem>>,
+{
+    let asked = async { ask(parts::body(call, request).await?).await };
+    told(call, asked.await)
 }
 
 async fn apply_namespace(State(http): State<Arc<Http>>, request: Request) -> Response<Body> {
@@ -215,23 +111,58 @@ async fn apply_namespace(State(http): State<Arc<Http>>, request: Request) -> Res
         let definition = parts::text(request.into_body()).await?;
         http.admin.apply_namespace(&v1::ApplyNamespaceRequest { definition }).await
     };
-    match applied.await {
-        Ok(answer) => json(axum::http::StatusCode::OK, &to_json("ApplyNamespaceResponse", &answer)),
-        Err(problem) => refused(&problem),
-    }
+    told("ApplyNamespace", applied.await)
 }
 
 async fn wait_barrier(State(http): State<Arc<Http>>, request: Request) -> Response<Body> {
     let waited = async {
         let client = http.barriers.caller(request.extensions())?;
-        let body = parts::text(request.into_body()).await?;
-        let value =
-            serde_json::from_str(&body).map_err(|error| Problem::violation("body", error.to_string()))?;
-        let request: v1::WaitBarrierRequest = parts::decoded(&from_json("WaitBarrierRequest", &value)?)?;
+        let request = parts::body("WaitBarrier", request).await?;
         http.admin.wait_barrier(&client, &request, http.patience()).await
     };
-    match waited.await {
-        Ok(answer) => json(axum::http::StatusCode::OK, &to_json("WaitBarrierResponse", &answer)),
+    told("WaitBarrier", waited.await)
+}
+
+/// An answer, or why there is none.
+fn told(call: &str, answer: Result<impl Message, Problem>) -> Response<Body> {
+    match answer {
+        Ok(answer) => json(StatusCode::OK, &to_json(&format!("{call}Response"), &answer)),
         Err(problem) => refused(&problem),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_description_has_every_route_and_no_other() {
+        let calls = routes::routes()
+            .into_iter()
+            .map(|route| (route.path.replace("{*", "{"), route.method.to_owned()));
+        let pages = routes::pages().into_iter().map(|page| (page.path.to_owned(), "get".to_owned()));
+        let routed: BTreeSet<_> = calls.chain(pages).collect();
+        let document = openapi::document();
+        let mut described = BTreeSet::new();
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            described
+                .extend(operations.as_object().unwrap().keys().map(|method| (path.clone(), method.clone())));
+        }
+        assert_eq!(routed, described);
+    }
+
+    #[test]
+    fn every_call_of_the_protocol_that_is_no_stream_of_requests_has_a_route() {
+        let pool = prost_reflect::DescriptorPool::decode(gapless_api::FILE_DESCRIPTORS).unwrap();
+        let routed: BTreeSet<_> = routes::routes().iter().map(|route| route.call.to_owned()).collect();
+        let called: BTreeSet<_> = pool
+            .services()
+            .flat_map(|service| service.methods().map(|method| method.name().to_owned()).collect::<Vec<_>>())
+            // A stream of writes is many requests; a subscription is what `follow` asks for.
+            .filter(|name| name != "WriteStream" && name != "Subscribe")
+            .collect();
+        assert_eq!(routed, called);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gapless_api::v1::admin_server::AdminServer;
 use gapless_api::v1::ledger_server::LedgerServer;
-use gapless_api::{AdminCalls, FILE_DESCRIPTORS, InFlight, LedgerCalls};
+use gapless_api::{AdminCalls, FILE_DESCRIPTORS, InFlight, LedgerCalls, OtherNodes};
 use gapless_engine::Engine;
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -33,6 +33,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// What is borne.
     pub limits: Limits,
+    /// Whether the engine has a network to other nodes.
+    pub other_nodes: OtherNodes,
 }
 
 /// What a server bears. Beyond it, somebody is refused or waits; nothing grows.
@@ -71,7 +73,7 @@ impl Default for Limits {
 impl Config {
     /// A server with default limits.
     pub fn new(listen: SocketAddr) -> Self {
-        Self { listen, limits: Limits::default() }
+        Self { listen, limits: Limits::default(), other_nodes: OtherNodes::default() }
     }
 }
 
@@ -114,7 +116,7 @@ impl Server {
         health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         let (serving, served) = watch::channel(false);
         let ledger = LedgerCalls::new(engine.clone());
-        let admin = AdminCalls::new(engine.clone(), env!("CARGO_PKG_VERSION"));
+        let admin = AdminCalls::new(engine.clone(), env!("CARGO_PKG_VERSION"), config.other_nodes);
         let barriers = Arc::new(Rates::default());
         let http = Http {
             engine: engine.clone(),
@@ -132,7 +134,7 @@ impl Server {
             .add_service(health_service)
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?);
-        let router = routes.prepare().into_axum_router().merge(http::router(http));
+        let router = routes.prepare().into_axum_router().merge(http::router(http)).fallback(http::nowhere);
         let accepting = tokio::spawn(accept::run(listener, router, config.limits, closed));
         tokio::spawn(tell_health(engine, health.clone(), serving, closing.subscribe()));
         Ok(Self { address, closing, accepting, health })

@@ -232,6 +232,29 @@ pub(crate) enum ClusterCommand {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Takes in a node; ready when it has caught up and votes
+    Add {
+        /// Its id, higher than any that was ever in use
+        node: u64,
+        /// Where it listens to its peers
+        address: String,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Lets a node be no member any more; its id is never used again
+    Remove {
+        /// Its id
+        node: u64,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Lets another voter lead
+    Transfer {
+        /// Its id
+        node: u64,
+        #[command(flatten)]
+        connection: Connection,
+    },
 }
 
 pub(super) const PROOF_EXAMPLES: &str = "\

@@ -7,12 +7,41 @@ use gapless_api::json::to_json;
 use gapless_client::v1;
 
 use super::{answer, ask};
-use crate::cli::{ClusterCommand, DumpForm};
+use crate::cli::{ClusterCommand, Connection, DumpForm};
 use crate::output::write_json;
 
 /// Runs the command.
 pub(crate) fn run(command: &ClusterCommand, out: &mut dyn Write) -> Result<()> {
-    let ClusterCommand::Status { connection } = command;
+    match command {
+        ClusterCommand::Status { connection } => status(connection, out),
+        ClusterCommand::Add { node, address, connection } => {
+            let request = v1::AddNodeRequest { node_id: *node, address: address.clone() };
+            ask(connection, async |client| answer(client.add_node(request), connection).await)?;
+            done(connection, *node, "votes", out)
+        }
+        ClusterCommand::Remove { node, connection } => {
+            let request = v1::RemoveNodeRequest { node_id: *node };
+            ask(connection, async |client| answer(client.remove_node(request), connection).await)?;
+            done(connection, *node, "is no member any more", out)
+        }
+        ClusterCommand::Transfer { node, connection } => {
+            let request = v1::TransferLeaderRequest { node_id: *node };
+            ask(connection, async |client| answer(client.transfer_leader(request), connection).await)?;
+            done(connection, *node, "was asked to lead, and the one before it does not any more", out)
+        }
+    }
+}
+
+/// What was done; programs have the exit code.
+fn done(connection: &Connection, node: u64, what: &str, out: &mut dyn Write) -> Result<()> {
+    match connection.output {
+        DumpForm::Table => Ok(writeln!(out, "node {node} {what}")?),
+        DumpForm::Json => write_json(out, &serde_json::json!({ "node_id": node })),
+        DumpForm::Raw => Ok(()),
+    }
+}
+
+fn status(connection: &Connection, out: &mut dyn Write) -> Result<()> {
     let request = v1::ClusterStatusRequest {};
     let status = ask(connection, async |client| answer(client.cluster_status(request), connection).await)?;
     match connection.output {

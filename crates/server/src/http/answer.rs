@@ -37,6 +37,19 @@ pub(super) fn refused(problem: &Problem) -> Response<Body> {
     response
 }
 
+/// There is nothing under this path.
+pub(super) fn no_route(path: &str) -> Response<Body> {
+    let message = format!("there is nothing under {path:.200}; /openapi.json describes what there is");
+    refused(&Problem::new(ProblemKind::NotFound, "NO_SUCH_ROUTE", message))
+}
+
+/// There is something under this path, but not for this method.
+pub(super) fn wrong_method() -> Response<Body> {
+    let message = "this path is not asked with this method; /openapi.json describes what there is";
+    let problem = Problem::new(ProblemKind::Invalid, "WRONG_METHOD", message);
+    json(StatusCode::METHOD_NOT_ALLOWED, &shown(&problem))
+}
+
 /// A problem as JSON.
 pub(super) fn shown(problem: &Problem) -> Value {
     let violation = |violation: &gapless_api::Violation| object!({"field": violation.field, "problem": violation.problem});

@@ -14,8 +14,10 @@ use gapless_api::{Problem, v1};
 use gapless_engine::named_key;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use v1::subscribe_request::What;
 
 use super::answer::{json, refused, shown, with_type};
+use super::following::followed;
 use super::{Http, parts};
 use crate::call::until_closing;
 
@@ -101,46 +103,53 @@ pub(super) async fn workspace(
 ) -> Response<Body> {
     let asked = async {
         let (follow, query) = follow(query.as_deref())?;
-        let mut request: v1::ReadWorkspaceRequest = parts::request("ReadWorkspace", &path, Some(&query))?;
-        if !follow {
-            let events = http.ledger.read_workspace(request, http.patience()).await?;
-            return Ok(lines(&http, events, "Event", |answer| answer.event));
+        let request: v1::ReadWorkspaceRequest = parts::request("ReadWorkspace", &path, Some(&query))?;
+        if follow {
+            no_end(request.limit, request.direction)?;
+            let what = What::Workspace(request.workspace);
+            return followed(&http, request.namespace, what, request.from, &headers);
         }
-        // A browser that was interrupted says what it had last.
-        if let Some(last) =
-            headers.get("last-event-id").and_then(|last| last.to_str().ok()?.parse::<u64>().ok())
-        {
-            request.from = last.saturating_add(1);
-        }
-        let what = Some(v1::subscribe_request::What::Workspace(request.workspace));
-        let request = v1::SubscribeRequest { namespace: request.namespace, what, from: request.from };
-        Ok(server_sent(&http, http.ledger.subscribe(&request)?))
+        let events = http.ledger.read_workspace(request, http.patience()).await?;
+        Ok(lines(&http, events, "Event", |answer| answer.event))
     };
     asked.await.unwrap_or_else(|problem: Problem| refused(&problem))
 }
 
-/// `GET /v1/namespaces/{namespace}/events`: the events of a namespace.
+/// `GET /v1/namespaces/{namespace}/events`: the events of a namespace, and with `follow=true` those that come.
 pub(super) async fn all(
     State(http): State<Arc<Http>>,
     path: RawPathParams,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Response<Body> {
     let asked = async {
-        let request = parts::request("ReadAll", &path, query.as_deref())?;
+        let (follow, query) = follow(query.as_deref())?;
+        let request: v1::ReadAllRequest = parts::request("ReadAll", &path, Some(&query))?;
+        if follow {
+            no_end(request.limit, request.direction)?;
+            return followed(&http, request.namespace, What::All(true), request.from, &headers);
+        }
         let events = http.ledger.read_all(request, http.patience()).await?;
         Ok(lines(&http, events, "Event", |answer| answer.event))
     };
     asked.await.unwrap_or_else(|problem: Problem| refused(&problem))
 }
 
-/// `GET .../outcomes`: every outcome of a partition.
+/// `GET .../outcomes`: every outcome of a partition, and with `follow=true` those that come.
 pub(super) async fn partition(
     State(http): State<Arc<Http>>,
     path: RawPathParams,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Response<Body> {
     let asked = async {
-        let request = parts::request("ReadPartition", &path, query.as_deref())?;
+        let (follow, query) = follow(query.as_deref())?;
+        let request: v1::ReadPartitionRequest = parts::request("ReadPartition", &path, Some(&query))?;
+        if follow {
+            no_end(request.limit, request.direction)?;
+            let what = What::Partition(request.partition);
+            return followed(&http, request.namespace, what, request.from, &headers);
+        }
         let outcomes = http.ledger.read_partition(request, http.patience()).await?;
         Ok(lines(&http, outcomes, "Outcome", |answer| answer.outcome))
     };
@@ -161,6 +170,17 @@ fn follow(query: Option<&str>) -> Result<(bool, String), Problem> {
     Ok((follow, rest.join("&")))
 }
 
+/// What is followed goes forward and has no end.
+fn no_end(limit: u64, direction: i32) -> Result<(), Problem> {
+    if limit != 0 {
+        return Err(Problem::violation("limit", "what is followed has no end"));
+    }
+    if direction == i32::from(v1::Direction::Backward) {
+        return Err(Problem::violation("direction", "what is followed goes forward"));
+    }
+    Ok(())
+}
+
 /// A line of JSON for each; a problem on the way is the last line, under `problem`.
 fn lines<A: Send + 'static, T: prost::Message>(
     http: &Http,
@@ -177,22 +197,4 @@ fn lines<A: Send + 'static, T: prost::Message>(
     };
     let lines = until_closing(answers, http.closing.clone()).map(line);
     with_type(StatusCode::OK, "application/x-ndjson", Body::from_stream(lines))
-}
-
-/// Server-sent events, each with its offset as its id.
-fn server_sent(
-    http: &Http,
-    items: impl Stream<Item = Result<v1::SubscribeResponse, Problem>> + Send + 'static,
-) -> Response<Body> {
-    let sent = |item: Result<v1::SubscribeResponse, Problem>| {
-        Ok::<_, std::convert::Infallible>(match item.map(|item| item.item) {
-            Ok(Some(v1::subscribe_response::Item::Event(event))) => {
-                format!("id: {}\ndata: {}\n\n", event.workspace_offset, to_json("Event", &event))
-            }
-            Ok(_) => String::new(),
-            Err(problem) => format!("event: problem\ndata: {}\n\n", shown(&problem)),
-        })
-    };
-    let events = until_closing(items, http.closing.clone()).map(sent);
-    with_type(StatusCode::OK, "text/event-stream", Body::from_stream(events))
 }

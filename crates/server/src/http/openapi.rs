@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use gapless_api::json::message;
 
-use super::routes;
+use super::routes::{Route, pages, routes};
 
 /// `GET /openapi.json`.
 pub(super) fn document() -> Value {
@@ -13,84 +13,96 @@ pub(super) fn document() -> Value {
     let mut schemas = Schemas(Map::new());
     for route in routes() {
         let path = route.path.replace("{*", "{");
-        let operation = operation(route.call, &path, route.method, &mut schemas);
+        let operation = operation(&route, &path, &mut schemas);
         let entry = paths.entry(path).or_insert_with(|| json!({}));
         entry[route.method] = operation;
     }
-    for (path, summary) in [
-        ("/metrics", "What the node counts, for Prometheus"),
-        ("/healthz", "Whether the process runs"),
-        ("/readyz", "Whether it serves"),
-    ] {
-        paths.insert(
-            path.to_owned(),
-            json!({"get": {"summary": summary, "responses": {"200": {"description": "text"}}}}),
-        );
+    for page in pages() {
+        let content = if page.content_type == "text/plain" {
+            json!({"type": "string"})
+        } else {
+            json!({"type": "object"})
+        };
+        let answer = |description: &str| json!({"description": description, "content": {page.content_type: {"schema": content}}});
+        let mut responses = json!({"200": answer("it is")});
+        if page.path == "/readyz" {
+            responses["503"] = answer("it does not, and why");
+        }
+        paths.insert(page.path.to_owned(), json!({"get": {"summary": page.summary, "responses": responses}}));
     }
     schemas.0.insert("Problem".to_owned(), problem());
     json!({
         "openapi": "3.1.0",
-        "info": {"title": "Gapless", "version": env!("CARGO_PKG_VERSION")},
+        "info": {
+            "title": "Gapless",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "An event ledger. Numbers of 64 bits are JSON numbers; bytes are base64, but in a path or a query they are the text itself.",
+        },
         "paths": paths,
         "components": {"schemas": schemas.0},
     })
 }
 
-fn operation(call: &str, path: &str, method: &str, schemas: &mut Schemas) -> Value {
-    let (request, response, kind) = match call {
-        "Write" => ("WriteRequest".to_owned(), "WriteSuccess".to_owned(), "application/json"),
-        "ReadWorkspace" | "ReadAll" => (format!("{call}Request"), "Event".to_owned(), "application/x-ndjson"),
-        "ReadPartition" => (format!("{call}Request"), "Outcome".to_owned(), "application/x-ndjson"),
-        _ => (format!("{call}Request"), format!("{call}Response"), "application/json"),
-    };
-    let has_body = matches!(call, "Write" | "WaitBarrier" | "ApplyNamespace");
+/// What one answer of a call is, and the form that answers come in.
+fn answer_of(call: &str) -> (String, &'static str) {
+    match call {
+        "Write" => ("WriteSuccess".to_owned(), "application/json"),
+        "ReadWorkspace" | "ReadAll" => ("Event".to_owned(), LINES),
+        "ReadPartition" => ("Outcome".to_owned(), LINES),
+        _ => (format!("{call}Response"), "application/json"),
+    }
+}
+
+/// One line of JSON for each.
+const LINES: &str = "application/x-ndjson";
+
+fn operation(route: &Route, path: &str, schemas: &mut Schemas) -> Value {
+    let request = message(&format!("{}Request", route.call));
+    let (answer, form) = answer_of(route.call);
+    let answer = schemas.reference(&message(&answer));
     let mut parameters = Vec::new();
-    let descriptor = message(&request);
-    for field in descriptor.fields() {
+    for field in request.fields() {
         let in_path = path.contains(&format!("{{{}}}", field.name()));
         match field.kind() {
             Kind::Message(options) if options.name() == "ReadOptions" => {
                 parameters.extend(options.fields().map(|field| parameter(&field, false)));
             }
             _ if in_path => parameters.push(parameter(&field, true)),
-            _ if !has_body => parameters.push(parameter(&field, false)),
+            _ if route.body.is_none() => parameters.push(parameter(&field, false)),
             _ => {}
         }
     }
     let mut operation = json!({
-        "operationId": format!("{call}"),
+        "operationId": route.call,
         "responses": {
-            "200": {"description": "the answer", "content": {kind: {"schema": schemas.reference(&message(&response))}}},
+            "200": {"description": "the answer", "content": {form: {"schema": answer}}},
             "default": {"description": "why there is none", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}},
         },
     });
-    match call {
-        "Write" => {
-            parameters.push(json!({"name": "Idempotency-Key", "in": "header", "required": true, "schema": {"type": "string"}}));
-            let body = schemas.reference(&descriptor);
-            operation["requestBody"] =
-                json!({"required": true, "content": {"application/json": {"schema": body}}});
-            let error = schemas.reference(&message("WriteError"));
-            for status in ["409", "422"] {
-                operation["responses"][status] =
-                    json!({"description": "refused", "content": {"application/json": {"schema": error}}});
-            }
-        }
-        "ReadWorkspace" => {
-            parameters.push(json!({"name": "follow", "in": "query", "schema": {"type": "boolean"}}));
-        }
-        "ApplyNamespace" => {
-            operation["requestBody"] =
-                json!({"required": true, "content": {"application/toml": {"schema": {"type": "string"}}}});
-        }
-        "WaitBarrier" => {
-            let body = schemas.reference(&descriptor);
-            operation["requestBody"] =
-                json!({"required": true, "content": {"application/json": {"schema": body}}});
-        }
-        _ => {}
+    if let Some(content_type) = route.body {
+        let body = match content_type {
+            "application/json" => schemas.body(&request, path),
+            _ => json!({"type": "string"}),
+        };
+        operation["requestBody"] = json!({"required": true, "content": {content_type: {"schema": body}}});
     }
-    debug_assert!(["get", "post", "delete"].contains(&method));
+    if route.call == "Write" {
+        let why = "One for each intended write, the same for every retry of it: a UUID, 32 hexadecimal digits, or any name.";
+        parameters.push(json!({"name": "Idempotency-Key", "in": "header", "required": true, "description": why, "schema": {"type": "string"}}));
+        let error = schemas.reference(&message("WriteError"));
+        for (status, description) in [("409", "refused"), ("422", "the key was used for another request")] {
+            operation["responses"][status] =
+                json!({"description": description, "content": {"application/json": {"schema": error}}});
+        }
+    }
+    if form == LINES {
+        let why = "Goes on with what happens, as server-sent events; each has an id to go on behind.";
+        parameters.push(
+            json!({"name": "follow", "in": "query", "description": why, "schema": {"type": "boolean"}}),
+        );
+        parameters.push(json!({"name": "Last-Event-ID", "in": "header", "description": "With follow: where to go on behind.", "schema": {"type": "string"}}));
+        operation["responses"]["200"]["content"]["text/event-stream"] = json!({"schema": {"type": "string"}});
+    }
     operation["parameters"] = Value::Array(parameters);
     operation
 }
@@ -124,6 +136,15 @@ impl Schemas {
             self.0.insert(name.clone(), json!({"type": "object", "properties": properties}));
         }
         json!({"$ref": format!("#/components/schemas/{name}")})
+    }
+
+    /// A message without what its path and its headers say.
+    fn body(&mut self, message: &MessageDescriptor, path: &str) -> Value {
+        let said_elsewhere = |name: &str| path.contains(&format!("{{{name}}}")) || name == "idempotency_key";
+        let fields = message.fields().filter(|field| !said_elsewhere(field.name()));
+        let properties: Map<String, Value> =
+            fields.map(|field| (field.name().to_owned(), self.field(&field))).collect();
+        json!({"type": "object", "properties": properties, "additionalProperties": false})
     }
 
     fn field(&mut self, field: &FieldDescriptor) -> Value {

@@ -1,8 +1,8 @@
 //! Requests from what HTTP has: a path, a query, a body.
 
 use axum::body::Body;
-use axum::extract::RawPathParams;
-use gapless_api::json::from_fields;
+use axum::extract::{RawPathParams, Request};
+use gapless_api::json::{from_fields, from_json};
 use gapless_api::{Problem, ProblemKind};
 use percent_encoding::percent_decode_str;
 use prost::Message;
@@ -19,6 +19,16 @@ pub(super) fn request<Q: Message + Default>(
     let query = pairs(query.unwrap_or_default())?;
     let in_query = query.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     decoded(&from_fields(&format!("{call}Request"), path.iter().chain(in_query))?)
+}
+
+/// The request of a call, from a body of JSON. An empty one says nothing.
+pub(super) async fn body<Q: Message + Default>(call: &str, request: Request) -> Result<Q, Problem> {
+    let text = text(request.into_body()).await?;
+    let value = match text.trim() {
+        "" => serde_json::Value::Object(serde_json::Map::new()),
+        text => serde_json::from_str(text).map_err(|error| Problem::violation("body", error.to_string()))?,
+    };
+    decoded(&from_json(&format!("{call}Request"), &value)?)
 }
 
 /// A message from its bytes.

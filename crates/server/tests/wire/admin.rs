@@ -151,15 +151,22 @@ async fn a_node_tells_its_status_and_publishes_a_snapshot() {
 async fn what_the_server_cannot_do_is_said_with_the_reason() {
     let node = Node::start().await;
     let mut admin = node.admin().await;
+    let status = admin.backup(v1::BackupRequest::default()).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+    assert!(status.message().contains("not possible yet: "), "{}", status.message());
+    let status = admin.add_node(v1::AddNodeRequest::default()).await.unwrap_err();
+    assert_eq!(violations(&status), ["node_id", "address"]);
     let refused = [
-        admin.backup(v1::BackupRequest::default()).await.unwrap_err(),
-        admin.add_node(v1::AddNodeRequest::default()).await.unwrap_err(),
-        admin.remove_node(v1::RemoveNodeRequest::default()).await.unwrap_err(),
-        admin.transfer_leader(v1::TransferLeaderRequest::default()).await.unwrap_err(),
+        admin
+            .add_node(v1::AddNodeRequest { node_id: 2, address: "127.0.0.1:1".to_owned() })
+            .await
+            .unwrap_err(),
+        admin.remove_node(v1::RemoveNodeRequest { node_id: 1 }).await.unwrap_err(),
+        admin.transfer_leader(v1::TransferLeaderRequest { node_id: 1 }).await.unwrap_err(),
     ];
     for status in refused {
-        assert_eq!(status.code(), Code::Unimplemented);
-        assert!(status.message().contains("not possible yet: "), "{}", status.message());
+        assert_eq!((status.code(), &*problem(&status).reason), (Code::FailedPrecondition, "NO_PEER_NETWORK"));
+        assert!(status.message().contains("; to run several, "), "it says what to do: {}", status.message());
     }
     node.stop().await;
 }

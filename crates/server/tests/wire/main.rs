@@ -7,6 +7,8 @@ mod client;
 mod connections;
 mod http;
 mod limits;
+mod nodes;
+mod protocol;
 mod races;
 mod streams;
 mod support;

@@ -1,0 +1,160 @@
+//! Members of a cluster, changed over the wire. The nodes are engines in one process with a network in memory, each behind a server
+//! of its own; clients follow whoever leads.
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_api::OtherNodes;
+use gapless_client::{Client, Error, Ledger, Options, Retry, v1};
+use gapless_consensus::network::switchboard::Switchboard;
+use gapless_consensus::{ClusterId, Members, NodeId, Start};
+use gapless_engine::{Config as EngineConfig, Engine};
+use gapless_server::{Config, Server};
+
+use crate::support::sale;
+
+struct Cluster {
+    board: Switchboard,
+    dir: tempfile::TempDir,
+    nodes: Vec<(u64, SocketAddr, Engine, Server)>,
+}
+
+/// An address where nobody listens any more.
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+impl Cluster {
+    async fn found(count: u64) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut cluster = Self { board: Switchboard::new(7), dir, nodes: Vec::new() };
+        let addresses: Vec<SocketAddr> = (0..count).map(|_| free()).collect();
+        let members = (1..).zip(&addresses).map(|(node, address)| (NodeId::new(node), address.to_string()));
+        let members = Members::voting(members).unwrap();
+        for (node, address) in (1..).zip(addresses) {
+            cluster.start(node, address, Start::Found(members.clone())).await;
+        }
+        cluster
+    }
+
+    async fn start(&mut self, node: u64, address: SocketAddr, start: Start) {
+        let dir = self.dir.path().join(node.to_string());
+        let id = NodeId::new(node);
+        let mut config = EngineConfig::new(dir, id, start, Arc::new(self.board.clone()));
+        let board = self.board.clone();
+        config.attach = Some(Arc::new(move |inbound| board.attach(id, inbound)));
+        config.cluster = Some(ClusterId::from_bytes(*b"the cluster's id"));
+        config.consensus.seed = node;
+        let engine = Engine::open(config).await.unwrap();
+        let config = Config { other_nodes: OtherNodes::Reachable, ..Config::new(address) };
+        let server = Server::start(engine.clone(), config).await.unwrap();
+        self.nodes.push((node, address, engine, server));
+    }
+
+    fn address(&self, node: u64) -> String {
+        self.nodes.iter().find(|(id, ..)| *id == node).unwrap().1.to_string()
+    }
+
+    /// A client that knows this node alone.
+    fn client(&self, node: u64) -> Client {
+        let retry = Retry { deadline: Duration::from_secs(60), ..Retry::default() };
+        Client::new(&[self.address(node)]).unwrap().with(Options { retry, ..Options::default() })
+    }
+
+    /// Polls a node until its status is as wanted.
+    async fn until(
+        &self,
+        node: u64,
+        wanted: impl Fn(&v1::ClusterStatusResponse) -> bool,
+    ) -> v1::ClusterStatusResponse {
+        for _ in 0..3000 {
+            let status = self.client(node).cluster_status(v1::ClusterStatusRequest {}).await.unwrap();
+            if wanted(&status) {
+                return status;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("node {node} does not come to be as wanted");
+    }
+
+    async fn stop(self) {
+        for (_, _, engine, server) in self.nodes {
+            server.stop().await;
+            engine.close().await;
+        }
+    }
+}
+
+fn reason(error: &Error) -> String {
+    error.problem().unwrap().reason.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_added_asked_to_lead_and_removed_while_clients_follow() {
+    let mut cluster = Cluster::found(3).await;
+    let any = cluster.client(2);
+    let definition = "name = 'shop'\npartitions = 1".to_owned();
+    any.apply_namespace(v1::ApplyNamespaceRequest { definition }).await.unwrap();
+    assert_eq!(any.write(sale(1, 1)).await.unwrap().workspace_offset, 1);
+
+    let address = free();
+    cluster.start(4, address, Start::Join).await;
+    let add = |node_id, address: &str| v1::AddNodeRequest { node_id, address: address.to_owned() };
+    any.add_node(add(4, &address.to_string())).await.unwrap();
+    any.add_node(add(4, &address.to_string())).await.unwrap();
+    let status = cluster.until(4, |status| status.nodes.len() == 4).await;
+    assert!(status.nodes.iter().all(|node| node.voter));
+    let elsewhere = any.add_node(add(4, "127.0.0.1:1")).await.unwrap_err();
+    assert_eq!(reason(&elsewhere), "NODE_EXISTS");
+
+    let lead = |node_id| v1::TransferLeaderRequest { node_id };
+    any.transfer_leader(lead(4)).await.unwrap();
+    cluster.until(4, |status| status.takes_writes).await;
+    // Whoever knows a follower alone is told where to go.
+    for node in 1..=3 {
+        let sold = cluster.client(node).write(sale(1, 1 + node)).await.unwrap();
+        assert_eq!(sold.workspace_offset, 1 + node);
+    }
+    assert_eq!(reason(&any.transfer_leader(lead(9)).await.unwrap_err()), "NO_SUCH_NODE");
+
+    let remove = |node_id| v1::RemoveNodeRequest { node_id };
+    any.remove_node(remove(1)).await.unwrap();
+    let status = cluster.until(4, |status| status.nodes.len() == 3).await;
+    assert!(status.nodes.iter().all(|node| node.node_id != 1));
+    assert_eq!(reason(&any.remove_node(remove(1)).await.unwrap_err()), "NO_SUCH_NODE");
+    let used = any.add_node(add(1, "127.0.0.1:1")).await.unwrap_err();
+    assert_eq!(reason(&used), "NODE_ID_USED");
+    assert_eq!(any.write(sale(1, 5)).await.unwrap().workspace_offset, 5);
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_line_changes_members() {
+    let mut cluster = Cluster::found(1).await;
+    cluster.until(1, |status| status.takes_writes).await;
+    let (asked, address) = (cluster.address(1), free());
+    cluster.start(2, address, Start::Join).await;
+    let run = async |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gapless"));
+        command.arg("cluster").args(arguments).args(["--server", &asked, "--timeout", "60s"]);
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let last = run(&["remove", "1"]).await;
+    assert_eq!(last.0, Some(1));
+    assert!(last.2.contains("the only voter; add another one first"), "{}", last.2);
+    assert_eq!(run(&["add", "2", &address.to_string()]).await.1, "node 2 votes\n");
+    let status = run(&["status"]).await.1;
+    assert!(status.contains(&format!("member      node 2 at {address}, votes\n")), "{status}");
+    let handed_over = "node 2 was asked to lead, and the one before it does not any more\n";
+    assert_eq!(run(&["transfer", "2"]).await.1, handed_over);
+    cluster.until(2, |status| status.takes_writes).await;
+    assert_eq!(run(&["remove", "1", "-o", "json"]).await.0, Some(0));
+    cluster.until(2, |status| status.nodes.len() == 1).await;
+    let unknown = run(&["remove", "7"]).await;
+    assert!(unknown.2.contains("next: see which there are: gapless cluster status"), "{}", unknown.2);
+    cluster.stop().await;
+}
