@@ -7,6 +7,7 @@
 
 mod cli;
 mod client_command;
+mod config;
 mod demo;
 mod dev_command;
 mod log_command;
