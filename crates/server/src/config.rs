@@ -4,32 +4,32 @@
 //!  defaults ◀── FILE ◀── GAPLESS_SECTION__KEY ◀── flags          --print-config shows what came of it, as a file
 //! ```
 //!
-//! A setting is a line of a table: its name, what its values look like, where it goes. So file, environment and what is printed
-//! cannot know different ones.
+//! A setting is a line of a table: its name, what its values look like, where it goes. So file, environment, what is printed and
+//! what is documented cannot know different ones.
 //!
 //! Must not know: what a setting does.
 
 mod kinds;
+mod reading;
+mod reference;
 mod table;
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use gapless_engine::admission::AdmissionLimits;
 use gapless_engine::recall::RecallLimits;
-use gapless_engine::{Config as EngineConfig, Housekeeping};
+use gapless_engine::{Config as EngineConfig, Housekeeping, QueueLimits};
+use gapless_sequencer::{CacheBudget, Params};
 use gapless_server::{Config as ServerConfig, Limits};
 use gapless_store::Budget;
-use toml::{Table, Value};
 
-use self::table::{SETTINGS, Setting};
-
-/// What variables of the environment that are settings begin with.
-const PREFIX: &str = "GAPLESS_";
-/// What stands between section and key there. Variables without it are no settings of a node.
-const BETWEEN: &str = "__";
+pub(crate) use self::reading::Reading;
+pub(crate) use self::reference::reference;
+use self::table::SETTINGS;
 
 /// Everything that a node can be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,26 +38,43 @@ pub(crate) struct Settings {
     pub(crate) data: PathBuf,
     pub(crate) listen: SocketAddr,
     pub(crate) insecure: bool,
-    pub(crate) server: Limits,
-    pub(crate) memory: Memory,
-    pub(crate) log: Segments,
-    pub(crate) admission: AdmissionLimits,
-    pub(crate) recall: RecallLimits,
-    pub(crate) housekeeping: Housekeeping,
+    server: Limits,
+    memory: Memory,
+    log: Logs,
+    admission: AdmissionLimits,
+    recall: RecallLimits,
+    queue: QueueLimits,
+    housekeeping: Housekeeping,
+    report_interval: Duration,
+    reopen_delay: Duration,
+    consensus: Consensus,
 }
 
-/// Ceilings of memory for all partitions together, in bytes.
+/// Ceilings of memory for all partitions together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Memory {
-    pub(crate) memtables: u64,
-    pub(crate) cache: u64,
+struct Memory {
+    /// Bytes.
+    memtables: u64,
+    /// Bytes.
+    cache: u64,
+    /// Entries.
+    numbers: usize,
 }
 
-/// Length of segments, in bytes.
+/// Lengths of segments and what is read again, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Segments {
-    pub(crate) replicated: u32,
-    pub(crate) partition: u32,
+struct Logs {
+    replicated: u32,
+    partition: u32,
+    scrub_rate: u64,
+}
+
+/// Times of consensus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Consensus {
+    heartbeat: Duration,
+    election_timeout: Duration,
+    full_disk_patience: Duration,
 }
 
 impl Default for Settings {
@@ -68,100 +85,67 @@ impl Default for Settings {
             listen: SocketAddr::from(([127, 0, 0, 1], 7400)),
             insecure: false,
             server: Limits::default(),
-            memory: Memory { memtables: 256 << 20, cache: 256 << 20 },
-            log: Segments {
+            memory: Memory { memtables: 256 << 20, cache: 256 << 20, numbers: Params::CACHE_ENTRIES },
+            log: Logs {
                 replicated: engine.log.segment_bytes,
                 partition: engine.partitions.log.segment_bytes,
+                scrub_rate: engine.log.scrub_bytes_per_second,
             },
             admission: engine.admission,
             recall: engine.recall,
+            queue: engine.queue,
             housekeeping: engine.housekeeping,
+            report_interval: engine.report_interval,
+            reopen_delay: engine.reopen_delay,
+            consensus: Consensus {
+                heartbeat: engine.consensus.heartbeat,
+                election_timeout: engine.consensus.election_timeout,
+                full_disk_patience: engine.consensus.full_disk_patience,
+            },
         }
     }
 }
 
-/// Everything that is wrong, each with where it was said.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Problems(Vec<String>);
-
-impl Problems {
-    fn add(&mut self, origin: &str, name: &str, problem: &str) {
-        self.0.push(format!("{origin}: {name}: {problem}"));
-    }
-
-    /// All of them, one a line; none if there are none.
-    pub(crate) fn told(&self) -> Option<String> {
-        (!self.0.is_empty()).then(|| self.0.join("\n"))
-    }
-}
+/// Segments that the replicated log must have room for: with fewer, it could be full of what is still written to.
+const LEAST_SEGMENTS: u64 = 4;
 
 impl Settings {
-    /// Takes over what a file says.
-    pub(crate) fn read_file(&mut self, path: &Path, text: &str, problems: &mut Problems) {
-        let origin = path.display().to_string();
-        let table: Table = match text.parse() {
-            Ok(table) => table,
-            Err(error) => return problems.0.push(format!("{origin}: {error}")),
-        };
-        for (section, value) in &table {
-            match value {
-                Value::Table(keys) => {
-                    for (key, value) in keys {
-                        self.set(&origin, &format!("{section}.{key}"), value, problems);
-                    }
-                }
-                _ => problems.add(
-                    &origin,
-                    section,
-                    "is no section; settings lie in sections, such as [server]",
-                ),
-            }
-        }
+    /// Defaults, for a directory and an address.
+    pub(crate) fn at(data: PathBuf, listen: SocketAddr) -> Self {
+        Self { data, listen, ..Self::default() }
     }
 
-    /// Takes over what the environment says: `GAPLESS_SERVER__LISTEN` is `server.listen`.
-    pub(crate) fn read_environment(
-        &mut self,
-        variables: impl IntoIterator<Item = (String, String)>,
-        problems: &mut Problems,
-    ) {
-        // In one order, whatever the order of the environment is.
-        let variables: BTreeMap<String, String> = variables.into_iter().collect();
-        for (variable, text) in variables {
-            let Some((section, key)) =
-                variable.strip_prefix(PREFIX).and_then(|rest| rest.split_once(BETWEEN))
-            else {
-                continue;
-            };
-            let name = format!("{section}.{key}").to_ascii_lowercase();
-            self.set(&variable, &name, &Value::String(text), problems);
+    /// What contradicts itself: the setting, and why.
+    fn contradictions(&self) -> Vec<(&'static str, String)> {
+        let mut found = Vec::new();
+        if let Err(error) = self.admission.check() {
+            found.push(("admission", error.to_string()));
         }
+        if self.consensus.heartbeat * 3 > self.consensus.election_timeout {
+            found.push(("consensus.election_timeout", "is shorter than three heartbeats".to_owned()));
+        }
+        if self.housekeeping.max_retained_bytes < LEAST_SEGMENTS * u64::from(self.log.replicated) {
+            let why = format!("is less than {LEAST_SEGMENTS} segments; see log.replicated_segment");
+            found.push(("housekeeping.max_retained", why));
+        }
+        found
     }
 
-    fn set(&mut self, origin: &str, name: &str, value: &Value, problems: &mut Problems) {
-        match SETTINGS.iter().find(|setting| setting.name == name) {
-            None => problems.add(origin, name, &unknown(name)),
-            Some(Setting { set, .. }) => {
-                if let Err(problem) = set(self, value) {
-                    problems.add(origin, name, &problem);
-                }
-            }
-        }
-    }
-
-    /// What contradicts itself.
-    pub(crate) fn check(&self, problems: &mut Problems) {
+    /// What a node cannot serve with: the setting, and why.
+    fn obstacles(&self) -> Vec<(&'static str, String)> {
+        let mut found = Vec::new();
         if self.data.as_os_str().is_empty() {
-            problems.add("configuration", "node.data", "nobody says where the ledger lies: --data DIR");
+            found.push(("node.data", "nobody says where the ledger lies: --data DIR".to_owned()));
         }
         if !self.insecure && !self.listen.ip().is_loopback() {
-            let why = "it can be reached from other machines, and nothing is encrypted and nobody is asked who he is; listen on \
-                       127.0.0.1, or say that the network is trusted: --insecure";
-            problems.add("configuration", "server.listen", why);
+            let why = format!(
+                "{} can be reached from other machines, and nothing is encrypted and nobody is asked who he is; listen on \
+                 127.0.0.1, or say that the network is trusted: --insecure",
+                self.listen
+            );
+            found.push(("server.listen", why));
         }
-        if let Err(error) = self.admission.check() {
-            problems.add("configuration", "admission", &error.to_string());
-        }
+        found
     }
 
     /// All settings as a file that says the same.
@@ -169,7 +153,7 @@ impl Settings {
         let mut text = String::new();
         let mut section = "";
         for setting in SETTINGS {
-            let (its, key) = setting.name.split_once('.').expect("settings lie in sections");
+            let (its, key) = setting.parts();
             if its != section {
                 let gap = if section.is_empty() { "" } else { "\n" };
                 let _ = writeln!(text, "{gap}[{its}]");
@@ -184,11 +168,20 @@ impl Settings {
     pub(crate) fn engine(&self) -> EngineConfig {
         let mut config = EngineConfig::embedded(&self.data);
         config.log.segment_bytes = self.log.replicated;
+        config.log.first_segment_bytes = self.log.replicated;
+        config.log.scrub_bytes_per_second = self.log.scrub_rate;
         config.partitions.log.segment_bytes = self.log.partition;
         config.partitions.budget = Budget::new(self.memory.memtables, self.memory.cache);
+        config.partitions.numbers = Arc::new(CacheBudget::new(self.memory.numbers));
         config.admission = self.admission;
         config.recall = self.recall;
+        config.queue = self.queue;
         config.housekeeping = self.housekeeping;
+        config.report_interval = self.report_interval;
+        config.reopen_delay = self.reopen_delay;
+        config.consensus.heartbeat = self.consensus.heartbeat;
+        config.consensus.election_timeout = self.consensus.election_timeout;
+        config.consensus.full_disk_patience = self.consensus.full_disk_patience;
         config
     }
 
@@ -198,85 +191,65 @@ impl Settings {
     }
 }
 
-/// A name that nothing has, with those that look like it.
-fn unknown(name: &str) -> String {
-    let section = name.split('.').next().unwrap_or_default();
-    let there: Vec<&str> = SETTINGS
-        .iter()
-        .map(|setting| setting.name)
-        .filter(|known| known.split('.').next() == Some(section))
-        .collect();
-    match there.is_empty() {
-        true => "there is no such section; `gapless serve --print-config` shows all settings".to_owned(),
-        false => format!("there is no such setting; there are {}", there.join(", ")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::path::Path;
 
+    use super::reading::Problem;
     use super::*;
 
-    fn read(text: &str) -> (Settings, Vec<String>) {
-        let (mut settings, mut problems) = (Settings::default(), Problems::default());
-        settings.read_file(Path::new("gapless.toml"), text, &mut problems);
-        (settings, problems.0)
+    fn read(text: &str) -> (Settings, Vec<Problem>) {
+        let mut reading = Reading::default();
+        reading.file(Path::new("gapless.toml"), text);
+        reading.read()
     }
 
     #[test]
     fn what_is_printed_is_a_file_that_says_the_same() {
         let (settings, problems) = read(&Settings::default().print());
-        assert_eq!(problems, Vec::<String>::new());
+        assert_eq!(problems, []);
         assert_eq!(settings, Settings::default());
-        let other = "[server]\nlisten = '[::1]:9'\npatience = '90s'\n[memory]\ncache = '1 GiB'\n[admission]\npartition_lag = 7";
+        let other = "[server]\nlisten = '[::1]:9'\npatience = '90s'\n[memory]\ncache = '1 GiB'\n[admission]\npartition_lag = 7\n\
+                     [node]\ndata = '/a \"b\"\\c'";
         let (settings, problems) = read(other);
-        assert_eq!(problems, Vec::<String>::new());
+        assert_eq!(problems, []);
         assert_eq!(settings.server.patience, Duration::from_secs(90));
         assert_eq!((settings.memory.cache, settings.admission.partition.lag), (1 << 30, 7));
-        assert_eq!(read(&settings.print()).0, settings);
+        assert_eq!(read(&settings.print()), (settings, Vec::new()));
     }
 
     #[test]
     fn every_setting_can_be_set_by_what_it_shows_and_has_its_own_name() {
         let default = Settings::default();
-        let mut names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
         for setting in SETTINGS {
             let mut settings = default.clone();
             (setting.set)(&mut settings, &(setting.show)(&default)).unwrap();
             assert_eq!(settings, default, "{}", setting.name);
         }
-        names.dedup();
+        let names: std::collections::BTreeSet<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
         assert_eq!(names.len(), SETTINGS.len());
     }
 
     #[test]
-    fn later_wins() {
-        let (mut settings, _) = read("[server]\nlisten = '127.0.0.1:1'\ndrain = '1s'");
-        let mut problems = Problems::default();
-        let variables = [("GAPLESS_SERVER__LISTEN", "127.0.0.1:2"), ("GAPLESS_SERVER", "x"), ("HOME", "/")];
-        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        settings.read_environment(variables, &mut problems);
-        assert_eq!(problems.told(), None);
-        assert_eq!((settings.listen.port(), settings.server.drain), (2, Duration::from_secs(1)));
+    fn what_contradicts_itself_is_told() {
+        let mut settings = Settings::default();
+        assert_eq!(settings.contradictions(), []);
+        settings.admission.min_retry = Duration::from_secs(100);
+        settings.consensus.heartbeat = Duration::from_secs(1);
+        settings.housekeeping.max_retained_bytes = 1 << 20;
+        let told: Vec<&str> = settings.contradictions().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(told, ["admission", "consensus.election_timeout", "housekeeping.max_retained"]);
     }
 
     #[test]
-    fn all_problems_are_told_at_once_each_with_its_place() {
-        let text = "port = 1\n[server]\nlisten = 'here'\ncolour = 'red'\ndrain = 10\nconnections = -1\n[memory]\ncache = 7\n[moon]\nphase = 'full'";
-        let (mut settings, problems) = read(text);
-        assert_eq!(problems.len(), 7, "{problems:#?}");
-        for (problem, words) in
-            problems.iter().zip(["port", "here", "colour", "10s", "connections", "MiB", "moon"])
-        {
-            assert!(problems.iter().any(|problem| problem.contains(words)), "{words} in {problem}");
-        }
-        assert!(problems.iter().all(|problem| problem.starts_with("gapless.toml: ")));
-        let mut problems = Problems::default();
-        settings.listen = "0.0.0.0:7400".parse().unwrap();
-        settings.admission.min_retry = Duration::from_secs(100);
-        settings.check(&mut problems);
-        assert_eq!(problems.0.len(), 3, "{problems:?}");
-        assert!(read("[server").1[0].contains("line 1"), "{:?}", read("[server").1);
+    fn what_is_set_arrives() {
+        let text = "[memory]\nmemtables = '2MiB'\n[log]\nreplicated_segment = '1MiB'\nscrub_rate = '0B'\n[queue]\nentries = 3\n\
+                    [housekeeping]\nmax_retained = '8MiB'\n[consensus]\nfull_disk_patience = '1s'";
+        let (settings, problems) = read(text);
+        assert_eq!(problems, []);
+        let engine = settings.engine();
+        assert_eq!((engine.log.segment_bytes, engine.log.scrub_bytes_per_second), (1 << 20, 0));
+        assert_eq!((engine.queue.entries, engine.housekeeping.max_retained_bytes), (3, 8 << 20));
+        assert_eq!(engine.consensus.full_disk_patience, Duration::from_secs(1));
     }
 }

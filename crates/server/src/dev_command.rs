@@ -30,8 +30,7 @@ pub(crate) fn run(arguments: &DevArguments, out: &mut dyn Write) -> Result<()> {
     }
     runtime()?.block_on(async {
         let stop = Stop::new()?;
-        let (data, listen) = (arguments.data.clone(), arguments.listen);
-        let node = Node::start(&Settings { data, listen, ..Settings::default() }).await?;
+        let node = Node::start(&Settings::at(arguments.data.clone(), arguments.listen)).await?;
         if node.engine.namespace(NAMESPACE).is_none() {
             node.engine.define(definition()).await?;
         }

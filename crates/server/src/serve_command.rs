@@ -13,14 +13,12 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeArguments;
-use crate::config::{Problems, Settings};
+use crate::config::{Reading, Settings};
 use crate::refusal::{Refusal, note};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &ServeArguments, out: &mut dyn Write) -> Result<()> {
-    let variables = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let settings = settings(arguments, variables)?;
+    let settings = settings(arguments)?;
     if arguments.print_config {
         return Ok(out.write_all(settings.print().as_bytes())?);
     }
@@ -36,34 +34,25 @@ pub(crate) fn run(arguments: &ServeArguments, out: &mut dyn Write) -> Result<()>
 }
 
 /// File, environment and flags together; every problem at once.
-fn settings(
-    arguments: &ServeArguments,
-    variables: impl IntoIterator<Item = (String, String)>,
-) -> Result<Settings> {
-    let (mut settings, mut problems) = (Settings::default(), Problems::default());
+fn settings(arguments: &ServeArguments) -> Result<Settings> {
+    let mut reading = Reading::default();
     if let Some(path) = &arguments.config {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            let problem = format!("{} cannot be read: {error}", path.display());
-            Refusal::new(problem, "name a file with settings; `gapless serve --print-config` makes one")
-        })?;
-        settings.read_file(path, &text, &mut problems);
-    }
-    settings.read_environment(variables, &mut problems);
-    if let Some(data) = &arguments.data {
-        settings.data.clone_from(data);
-    }
-    settings.listen = arguments.listen.unwrap_or(settings.listen);
-    settings.insecure |= arguments.insecure;
-    if !arguments.print_config {
-        settings.check(&mut problems);
-    }
-    match problems.told() {
-        None => Ok(settings),
-        Some(told) => {
-            let next = "mend all of it; `gapless serve --print-config` shows all settings, and what they are";
-            Err(Refusal::new(format!("this node cannot be configured like that:\n{told}"), next).into())
+        match std::fs::read_to_string(path) {
+            Ok(text) => reading.file(path, &text),
+            Err(error) => reading.unreadable(path, &error),
         }
     }
+    reading.environment(std::env::vars_os());
+    reading.data("--data", arguments.data.as_ref());
+    reading.flag("--listen", "server.listen", arguments.listen);
+    reading.flag("--insecure", "server.insecure", arguments.insecure.then_some(true));
+    let (settings, problems) = if arguments.print_config { reading.read() } else { reading.read_to_serve() };
+    if problems.is_empty() {
+        return Ok(settings);
+    }
+    let told: Vec<String> = problems.iter().map(|problem| format!("\n  {problem}")).collect();
+    let next = "mend all of it; `gapless serve --print-config` shows all settings, and what they are";
+    Err(Refusal::new(format!("this node cannot be configured like that:{}", told.concat()), next).into())
 }
 
 /// What commands that talk over a network run on.

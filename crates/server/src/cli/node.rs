@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 pub(super) const DEV_EXAMPLES: &str = "\
 Examples:
@@ -48,4 +48,11 @@ pub(crate) struct ServeArguments {
     /// Show all settings as a file, and end
     #[arg(long)]
     pub(crate) print_config: bool,
+}
+
+/// A page of the documentation that is made from the program itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReferencePage {
+    /// Every setting
+    Configuration,
 }

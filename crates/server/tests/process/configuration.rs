@@ -58,14 +58,33 @@ fn all_problems_are_told_at_once() {
     let (code, said) = told(&command.output().unwrap());
     assert_eq!(code, Some(1));
     for words in [
-        "`here`",
-        "server.colour",
-        "`64 MiB`",
-        "GAPLESS_SERVER__DRAIN",
+        &format!("\n  {file}: server.listen: `here` is not"),
+        "server.colour: there is no such setting",
+        "such as `64MiB`",
+        "\n  GAPLESS_SERVER__DRAIN: server.drain: ",
         "--data DIR",
+        "\n  --listen: server.listen: 0.0.0.0:0 can be reached",
         "--insecure",
         "\n next: ",
     ] {
         assert!(said.contains(words), "{words} in {said}");
+    }
+    let mut command = program();
+    let (code, said) = told(&command.args(["serve", "--config", "/no/such/file"]).output().unwrap());
+    assert_eq!(code, Some(1));
+    assert!(said.contains("/no/such/file: cannot be read") && said.contains("--data DIR"), "{said}");
+}
+
+/// Pages that `cargo xtask docs` writes.
+const PAGES: &[&str] = &["configuration"];
+
+#[test]
+fn pages_made_from_the_program_are_current() {
+    for page in PAGES {
+        let (code, made) = told(&program().args(["reference", page]).output().unwrap());
+        assert_eq!(code, Some(0));
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/operations/{page}.md"));
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(made == kept, "docs/operations/{page}.md is not current: run `cargo xtask docs`");
     }
 }
