@@ -8,6 +8,7 @@ mod arguments;
 mod bench;
 mod deny;
 mod dev;
+mod docs;
 mod fuzz;
 mod process;
 mod soak;
@@ -37,6 +38,7 @@ The project's own commands. Usage: cargo xtask COMMAND
                                       the partition: applies, restart, memory
   bench store [--applies N] [--quick] the store of derived state beside its rivals
   fuzz [TARGET] [--seconds N]         one fuzz target or all, N seconds each (60); needs nightly and cargo-fuzz
+  docs                                writes the pages of docs/operations that are made from the program
   help                                this text";
 
 fn main() -> ExitCode {
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Some("test") => test::run(&workspace, arguments),
         Some("soak") => soak::run(&workspace, arguments),
         Some("bench") => bench::run(&workspace, arguments),
+        Some("docs") => docs::run(&workspace, arguments),
         Some("fuzz") => fuzz::run(&workspace, arguments),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");

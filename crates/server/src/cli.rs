@@ -13,7 +13,7 @@ pub(crate) use self::client::{
     ClusterCommand, Connection, EntityCommand, NamespaceCommand, PartitionsArguments, ProofArguments,
     ReadArguments, RecordCommand, SequencesArguments, WriteArguments,
 };
-pub(crate) use self::node::{DevArguments, ServeArguments};
+pub(crate) use self::node::{DevArguments, ReferencePage, ServeArguments};
 
 /// The event ledger whose numbers never skip, repeat or go back.
 #[derive(Debug, Parser)]
@@ -91,6 +91,12 @@ pub(crate) enum Command {
     Log {
         #[command(subcommand)]
         command: LogCommand,
+    },
+    /// Writes a page of the documentation that is made from the program itself
+    #[command(hide = true)]
+    Reference {
+        /// Which page
+        page: ReferencePage,
     },
     /// Writes what a shell needs to complete commands and arguments
     Completions {

@@ -11,6 +11,7 @@ use gapless_partition::Definition;
 use gapless_types::Name;
 
 use crate::cli::DevArguments;
+use crate::config::Settings;
 use crate::demo::invocation;
 use crate::output::heading;
 use crate::refusal::Refusal;
@@ -29,7 +30,7 @@ pub(crate) fn run(arguments: &DevArguments, out: &mut dyn Write) -> Result<()> {
     }
     runtime()?.block_on(async {
         let stop = Stop::new()?;
-        let node = Node::start(&arguments.data, arguments.listen).await?;
+        let node = Node::start(&Settings::at(arguments.data.clone(), arguments.listen)).await?;
         if node.engine.namespace(NAMESPACE).is_none() {
             node.engine.define(definition()).await?;
         }

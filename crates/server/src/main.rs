@@ -7,10 +7,12 @@
 
 mod cli;
 mod client_command;
+mod config;
 mod demo;
 mod dev_command;
 mod log_command;
 mod output;
+mod reference_command;
 mod refusal;
 mod serve_command;
 mod verify_command;
@@ -49,6 +51,7 @@ fn run(cli: &Cli, out: &mut dyn Write) -> Result<()> {
         Command::DemoWriter { ledger } => demo::writer::run(ledger, out),
         Command::Verify(arguments) => verify_command::run(arguments, out),
         Command::Log { command } => log_command::run(command, out),
+        Command::Reference { page } => reference_command::run(*page, out),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "gapless", &mut script);

@@ -7,20 +7,24 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use gapless_engine::{Config as EngineConfig, Engine, OpenError};
-use gapless_server::{Config, Server};
+use gapless_engine::{Engine, OpenError};
+use gapless_server::Server;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeArguments;
+use crate::config::{Reading, Settings};
 use crate::refusal::{Refusal, note};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &ServeArguments, out: &mut dyn Write) -> Result<()> {
-    refuse_beyond_loopback(arguments.listen, arguments.insecure)?;
+    let settings = settings(arguments)?;
+    if arguments.print_config {
+        return Ok(out.write_all(settings.print().as_bytes())?);
+    }
     runtime()?.block_on(async {
         let stop = Stop::new()?;
-        let node = Node::start(&arguments.data, arguments.listen).await?;
+        let node = Node::start(&settings).await?;
         writeln!(out, "listening on {}", node.address())?;
         out.flush()?;
         stop.wait().await;
@@ -29,16 +33,26 @@ pub(crate) fn run(arguments: &ServeArguments, out: &mut dyn Write) -> Result<()>
     })
 }
 
-/// Until there are TLS and authentication, nobody else's network is asked.
-fn refuse_beyond_loopback(address: SocketAddr, insecure: bool) -> Result<()> {
-    if insecure || address.ip().is_loopback() {
-        return Ok(());
+/// File, environment and flags together; every problem at once.
+fn settings(arguments: &ServeArguments) -> Result<Settings> {
+    let mut reading = Reading::default();
+    if let Some(path) = &arguments.config {
+        match std::fs::read_to_string(path) {
+            Ok(text) => reading.file(path, &text),
+            Err(error) => reading.unreadable(path, &error),
+        }
     }
-    Err(Refusal::new(
-        format!("{address} can be reached from other machines, and nothing is encrypted and nobody is asked who he is"),
-        "listen on 127.0.0.1, or say that the network is trusted: --insecure",
-    )
-    .into())
+    reading.environment(std::env::vars_os());
+    reading.data("--data", arguments.data.as_ref());
+    reading.flag("--listen", "server.listen", arguments.listen);
+    reading.flag("--insecure", "server.insecure", arguments.insecure.then_some(true));
+    let (settings, problems) = if arguments.print_config { reading.read() } else { reading.read_to_serve() };
+    if problems.is_empty() {
+        return Ok(settings);
+    }
+    let told: Vec<String> = problems.iter().map(|problem| format!("\n  {problem}")).collect();
+    let next = "mend all of it; `gapless serve --print-config` shows all settings, and what they are";
+    Err(Refusal::new(format!("this node cannot be configured like that:{}", told.concat()), next).into())
 }
 
 /// What commands that talk over a network run on.
@@ -54,10 +68,10 @@ pub(crate) struct Node {
 
 impl Node {
     /// Opens a directory and serves it. Ready when it takes writes.
-    pub(crate) async fn start(data: &Path, listen: SocketAddr) -> Result<Self> {
+    pub(crate) async fn start(settings: &Settings) -> Result<Self> {
         let engine =
-            Engine::open(EngineConfig::embedded(data)).await.map_err(|error| not_opened(&error, data))?;
-        let server = match Server::start(engine.clone(), Config::new(listen)).await {
+            Engine::open(settings.engine()).await.map_err(|error| not_opened(&error, &settings.data))?;
+        let server = match Server::start(engine.clone(), settings.server()).await {
             Ok(server) => server,
             Err(error) => {
                 engine.close().await;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 pub(super) const DEV_EXAMPLES: &str = "\
 Examples:
@@ -24,18 +24,35 @@ pub(crate) struct DevArguments {
 pub(super) const SERVE_EXAMPLES: &str = "\
 Examples:
   gapless serve --data /var/lib/gapless --listen 127.0.0.1:7400
-  gapless serve --data /var/lib/gapless --listen 0.0.0.0:7400 --insecure";
+  gapless serve --data /var/lib/gapless --listen 0.0.0.0:7400 --insecure
+  gapless serve --config gapless.toml
+  gapless serve --print-config > gapless.toml        all settings with their values and what they are
+
+Settings come from FILE, then from the environment (GAPLESS_SERVER__LISTEN is server.listen), then from flags; later wins.";
 
 /// A node.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
+    /// Settings, as TOML
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Directory of the ledger
     #[arg(long, value_name = "DIR")]
-    pub(crate) data: PathBuf,
-    /// Address to listen on; port 0 picks a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7400")]
-    pub(crate) listen: SocketAddr,
+    pub(crate) data: Option<PathBuf>,
+    /// Address to listen on; port 0 picks a free one [default: 127.0.0.1:7400]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<SocketAddr>,
     /// Listen beyond loopback although nothing is encrypted and nobody is asked who he is
     #[arg(long)]
     pub(crate) insecure: bool,
+    /// Show all settings as a file, and end
+    #[arg(long)]
+    pub(crate) print_config: bool,
+}
+
+/// A page of the documentation that is made from the program itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReferencePage {
+    /// Every setting
+    Configuration,
 }

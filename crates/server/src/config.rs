@@ -1,0 +1,255 @@
+//! What a node is told: a file, the environment, flags. Later wins, and all problems are told at once.
+//!
+//! ```text
+//!  defaults ◀── FILE ◀── GAPLESS_SECTION__KEY ◀── flags          --print-config shows what came of it, as a file
+//! ```
+//!
+//! A setting is a line of a table: its name, what its values look like, where it goes. So file, environment, what is printed and
+//! what is documented cannot know different ones.
+//!
+//! Must not know: what a setting does.
+
+mod kinds;
+mod reading;
+mod reference;
+mod table;
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_engine::admission::AdmissionLimits;
+use gapless_engine::recall::RecallLimits;
+use gapless_engine::{Config as EngineConfig, Housekeeping, QueueLimits};
+use gapless_sequencer::{CacheBudget, Params};
+use gapless_server::{Config as ServerConfig, Limits};
+use gapless_store::Budget;
+
+pub(crate) use self::reading::Reading;
+pub(crate) use self::reference::reference;
+use self::table::SETTINGS;
+
+/// Everything that a node can be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// Directory of the ledger; empty if nobody said one.
+    pub(crate) data: PathBuf,
+    pub(crate) listen: SocketAddr,
+    pub(crate) insecure: bool,
+    server: Limits,
+    memory: Memory,
+    log: Logs,
+    admission: AdmissionLimits,
+    recall: RecallLimits,
+    queue: QueueLimits,
+    housekeeping: Housekeeping,
+    report_interval: Duration,
+    reopen_delay: Duration,
+    consensus: Consensus,
+}
+
+/// Ceilings of memory for all partitions together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Memory {
+    /// Bytes.
+    memtables: u64,
+    /// Bytes.
+    cache: u64,
+    /// Entries.
+    numbers: usize,
+}
+
+/// Lengths of segments and what is read again, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Logs {
+    replicated: u32,
+    partition: u32,
+    scrub_rate: u64,
+}
+
+/// Times of consensus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Consensus {
+    heartbeat: Duration,
+    election_timeout: Duration,
+    full_disk_patience: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let engine = EngineConfig::embedded("");
+        Self {
+            data: PathBuf::new(),
+            listen: SocketAddr::from(([127, 0, 0, 1], 7400)),
+            insecure: false,
+            server: Limits::default(),
+            memory: Memory { memtables: 256 << 20, cache: 256 << 20, numbers: Params::CACHE_ENTRIES },
+            log: Logs {
+                replicated: engine.log.segment_bytes,
+                partition: engine.partitions.log.segment_bytes,
+                scrub_rate: engine.log.scrub_bytes_per_second,
+            },
+            admission: engine.admission,
+            recall: engine.recall,
+            queue: engine.queue,
+            housekeeping: engine.housekeeping,
+            report_interval: engine.report_interval,
+            reopen_delay: engine.reopen_delay,
+            consensus: Consensus {
+                heartbeat: engine.consensus.heartbeat,
+                election_timeout: engine.consensus.election_timeout,
+                full_disk_patience: engine.consensus.full_disk_patience,
+            },
+        }
+    }
+}
+
+/// Segments that the replicated log must have room for: with fewer, it could be full of what is still written to.
+const LEAST_SEGMENTS: u64 = 4;
+
+impl Settings {
+    /// Defaults, for a directory and an address.
+    pub(crate) fn at(data: PathBuf, listen: SocketAddr) -> Self {
+        Self { data, listen, ..Self::default() }
+    }
+
+    /// What contradicts itself: the setting, and why.
+    fn contradictions(&self) -> Vec<(&'static str, String)> {
+        let mut found = Vec::new();
+        if let Err(error) = self.admission.check() {
+            found.push(("admission", error.to_string()));
+        }
+        if self.consensus.heartbeat * 3 > self.consensus.election_timeout {
+            found.push(("consensus.election_timeout", "is shorter than three heartbeats".to_owned()));
+        }
+        if self.housekeeping.max_retained_bytes < LEAST_SEGMENTS * u64::from(self.log.replicated) {
+            let why = format!("is less than {LEAST_SEGMENTS} segments; see log.replicated_segment");
+            found.push(("housekeeping.max_retained", why));
+        }
+        found
+    }
+
+    /// What a node cannot serve with: the setting, and why.
+    fn obstacles(&self) -> Vec<(&'static str, String)> {
+        let mut found = Vec::new();
+        if self.data.as_os_str().is_empty() {
+            found.push(("node.data", "nobody says where the ledger lies: --data DIR".to_owned()));
+        }
+        if !self.insecure && !self.listen.ip().is_loopback() {
+            let why = format!(
+                "{} can be reached from other machines, and nothing is encrypted and nobody is asked who he is; listen on \
+                 127.0.0.1, or say that the network is trusted: --insecure",
+                self.listen
+            );
+            found.push(("server.listen", why));
+        }
+        found
+    }
+
+    /// All settings as a file that says the same.
+    pub(crate) fn print(&self) -> String {
+        let mut text = String::new();
+        let mut section = "";
+        for setting in SETTINGS {
+            let (its, key) = setting.parts();
+            if its != section {
+                let gap = if section.is_empty() { "" } else { "\n" };
+                let _ = writeln!(text, "{gap}[{its}]");
+                section = its;
+            }
+            let _ = writeln!(text, "{key} = {}  # {}", (setting.show)(self), setting.about);
+        }
+        text
+    }
+
+    /// For the engine.
+    pub(crate) fn engine(&self) -> EngineConfig {
+        let mut config = EngineConfig::embedded(&self.data);
+        config.log.segment_bytes = self.log.replicated;
+        config.log.first_segment_bytes = self.log.replicated;
+        config.log.scrub_bytes_per_second = self.log.scrub_rate;
+        config.partitions.log.segment_bytes = self.log.partition;
+        config.partitions.budget = Budget::new(self.memory.memtables, self.memory.cache);
+        config.partitions.numbers = Arc::new(CacheBudget::new(self.memory.numbers));
+        config.admission = self.admission;
+        config.recall = self.recall;
+        config.queue = self.queue;
+        config.housekeeping = self.housekeeping;
+        config.report_interval = self.report_interval;
+        config.reopen_delay = self.reopen_delay;
+        config.consensus.heartbeat = self.consensus.heartbeat;
+        config.consensus.election_timeout = self.consensus.election_timeout;
+        config.consensus.full_disk_patience = self.consensus.full_disk_patience;
+        config
+    }
+
+    /// For the server.
+    pub(crate) fn server(&self) -> ServerConfig {
+        ServerConfig { listen: self.listen, limits: self.server }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::reading::Problem;
+    use super::*;
+
+    fn read(text: &str) -> (Settings, Vec<Problem>) {
+        let mut reading = Reading::default();
+        reading.file(Path::new("gapless.toml"), text);
+        reading.read()
+    }
+
+    #[test]
+    fn what_is_printed_is_a_file_that_says_the_same() {
+        let (settings, problems) = read(&Settings::default().print());
+        assert_eq!(problems, []);
+        assert_eq!(settings, Settings::default());
+        let other = "[server]\nlisten = '[::1]:9'\npatience = '90s'\n[memory]\ncache = '1 GiB'\n[admission]\npartition_lag = 7\n\
+                     [node]\ndata = '/a \"b\"\\c'";
+        let (settings, problems) = read(other);
+        assert_eq!(problems, []);
+        assert_eq!(settings.server.patience, Duration::from_secs(90));
+        assert_eq!((settings.memory.cache, settings.admission.partition.lag), (1 << 30, 7));
+        assert_eq!(read(&settings.print()), (settings, Vec::new()));
+    }
+
+    #[test]
+    fn every_setting_can_be_set_by_what_it_shows_and_has_its_own_name() {
+        let default = Settings::default();
+        for setting in SETTINGS {
+            let mut settings = default.clone();
+            (setting.set)(&mut settings, &(setting.show)(&default)).unwrap();
+            assert_eq!(settings, default, "{}", setting.name);
+        }
+        let names: std::collections::BTreeSet<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
+        assert_eq!(names.len(), SETTINGS.len());
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_told() {
+        let mut settings = Settings::default();
+        assert_eq!(settings.contradictions(), []);
+        settings.admission.min_retry = Duration::from_secs(100);
+        settings.consensus.heartbeat = Duration::from_secs(1);
+        settings.housekeeping.max_retained_bytes = 1 << 20;
+        let told: Vec<&str> = settings.contradictions().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(told, ["admission", "consensus.election_timeout", "housekeeping.max_retained"]);
+    }
+
+    #[test]
+    fn what_is_set_arrives() {
+        let text = "[memory]\nmemtables = '2MiB'\n[log]\nreplicated_segment = '1MiB'\nscrub_rate = '0B'\n[queue]\nentries = 3\n\
+                    [housekeeping]\nmax_retained = '8MiB'\n[consensus]\nfull_disk_patience = '1s'";
+        let (settings, problems) = read(text);
+        assert_eq!(problems, []);
+        let engine = settings.engine();
+        assert_eq!((engine.log.segment_bytes, engine.log.scrub_bytes_per_second), (1 << 20, 0));
+        assert_eq!((engine.queue.entries, engine.housekeeping.max_retained_bytes), (3, 8 << 20));
+        assert_eq!(engine.consensus.full_disk_patience, Duration::from_secs(1));
+    }
+}
