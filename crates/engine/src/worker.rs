@@ -13,9 +13,12 @@
 //!
 //! Must not know: other partitions.
 
+use std::panic::resume_unwind;
 use std::sync::{Arc, PoisonError};
 
 use gapless_partition::{ApplyError, Partition, Record};
+use gapless_types::PartitionId;
+use tokio::task::JoinHandle;
 
 use crate::acks::Decided;
 use crate::node::Node;
@@ -156,18 +159,63 @@ async fn apply(node: &Arc<Node>, slot: &Arc<Slot>, slice: Vec<Work>) -> Result<(
         let (node, slot) = (node.clone(), slot.clone());
         move || apply_slice(&node, &slot, slice)
     };
-    let (decided, end) = node.workers.run(job).await;
-    // Told from here: waking a task costs much more on a thread that is not the runtime's.
-    node.acks.decided(slot.id, decided);
+    let (mut telling, end) = node.workers.run(job).await;
+    telling.tell();
+    telling.end().await;
     end
 }
 
+/// Outcomes on their way to those who wait for them. They are told on the threads of the runtime, because waking a task costs much
+/// more elsewhere, and the first of many while the others are applied: writers of a slice would otherwise come back all at once,
+/// and wait while nothing is applied for what they write next.
+struct Telling {
+    node: Arc<Node>,
+    partition: PartitionId,
+    decided: Vec<Decided>,
+    told: Vec<JoinHandle<()>>,
+}
+
+/// Outcomes that are told together while others are applied.
+const TOLD_TOGETHER: usize = 64;
+
+impl Telling {
+    fn new(node: &Arc<Node>, partition: PartitionId) -> Self {
+        Self { node: node.clone(), partition, decided: Vec::new(), told: Vec::new() }
+    }
+
+    fn push(&mut self, decided: Decided) {
+        if self.decided.len() >= TOLD_TOGETHER && self.node.workers.are_threads() {
+            let (node, partition) = (self.node.clone(), self.partition);
+            let decided = std::mem::replace(&mut self.decided, Vec::with_capacity(TOLD_TOGETHER));
+            let told = self.node.runtime.spawn(async move { node.acks.decided(partition, decided) });
+            self.told.push(told);
+        }
+        self.decided.push(decided);
+    }
+
+    /// Tells what is left.
+    fn tell(&mut self) {
+        self.node.acks.decided(self.partition, std::mem::take(&mut self.decided));
+    }
+
+    /// Ends when all are told.
+    async fn end(self) {
+        for told in self.told {
+            if let Err(error) = told.await
+                && let Ok(panic) = error.try_into_panic()
+            {
+                resume_unwind(panic);
+            }
+        }
+    }
+}
+
 /// Applies a slice of the log and moves the marks. What became of it, as far as it was applied.
-fn apply_slice(node: &Node, slot: &Slot, slice: Vec<Work>) -> (Vec<Decided>, Result<(), End>) {
+fn apply_slice(node: &Arc<Node>, slot: &Slot, slice: Vec<Work>) -> (Telling, Result<(), End>) {
     let mut guard = slot.partition();
     let partition = guard.as_mut().expect("a partition that serves is open");
-    let mut decided = Vec::with_capacity(slice.iter().map(|work| work.commands.len()).sum());
-    let applied = slice.into_iter().try_for_each(|work| apply_work(partition, work, &mut decided));
+    let mut telling = Telling::new(node, slot.id);
+    let applied = slice.into_iter().try_for_each(|work| apply_work(partition, work, &mut telling));
     let end = applied.map_err(|error| end_of(&error));
     let wants_checkpoint = end.is_ok() && partition.wants_checkpoint();
     if let Some(reach) = reach_of(partition) {
@@ -187,15 +235,15 @@ fn apply_slice(node: &Node, slot: &Slot, slice: Vec<Work>) -> (Vec<Decided>, Res
     if wants_checkpoint {
         slot.request_checkpoint();
     }
-    (decided, end)
+    (telling, end)
 }
 
-fn apply_work(partition: &mut Partition, work: Work, decided: &mut Vec<Decided>) -> Result<(), ApplyError> {
+fn apply_work(partition: &mut Partition, work: Work, telling: &mut Telling) -> Result<(), ApplyError> {
     let Work { index, time, commands, .. } = work;
     for (offset, command) in commands {
         let record = Record { offset, log_index: index, time: time.as_millis(), command: &command };
         let outcome = partition.apply(&record)?;
-        decided.push(Decided { offset, command, time, outcome });
+        telling.push(Decided { offset, command, time, outcome });
     }
     Ok(())
 }

@@ -31,6 +31,11 @@ impl Workers {
         Ok(Workers::Threads(Arc::new(Pool::new(width)?)))
     }
 
+    /// Whether jobs run beside the task that asks for them.
+    pub(crate) fn are_threads(&self) -> bool {
+        matches!(self, Workers::Threads(_))
+    }
+
     /// Runs a job to its end. One that panics does so here.
     pub(crate) async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let threads = match self {
