@@ -15,9 +15,8 @@ use gapless_engine::{Engine, WriteError, WriteOptions};
 
 pub use self::streams::Answers;
 
-use crate::check::Check;
 use crate::problem::{Problem, ProblemKind};
-use crate::reading::{Newness, off_thread, partition_of, view};
+use crate::reading::{Question, off_thread};
 use crate::v1;
 use crate::write::{checked, field_messages, milliseconds, response};
 use crate::write_stream::{self, InFlight};
@@ -74,16 +73,12 @@ impl LedgerCalls {
         request: v1::GetEntityRequest,
         patience: Duration,
     ) -> Result<v1::GetEntityResponse, Problem> {
-        let mut check = Check::default();
-        check.name("namespace", &request.namespace);
-        let newness = Newness::of(request.options.as_ref(), &mut check);
+        let mut question = Question::about(&request.namespace, request.workspace, request.options.as_ref());
         let most = gapless_engine::types::limits::MAX_ENTITY_KEY_BYTES;
         if request.key.is_empty() || request.key.len() > most {
-            check.add("key", format_args!("{} bytes; 1 to {most} are needed", request.key.len()));
+            question.check.add("key", format_args!("{} bytes; 1 to {most} are needed", request.key.len()));
         }
-        check.end()?;
-        let found = partition_of(&self.engine, &request.namespace, request.workspace)?;
-        let view = view(&self.engine, found.partition, newness, patience).await?;
+        let (_, view) = question.view(&self.engine, patience).await?;
         off_thread(move || {
             let entity = view.entity(WorkspaceId::new(request.workspace), &request.key)?;
             Ok(v1::GetEntityResponse { entity: entity.map(lists::entity) })
@@ -100,16 +95,12 @@ impl LedgerCalls {
         request: v1::GetRecordRequest,
         patience: Duration,
     ) -> Result<v1::GetRecordResponse, Problem> {
-        let mut check = Check::default();
-        check.name("namespace", &request.namespace);
-        let newness = Newness::of(request.options.as_ref(), &mut check);
+        let mut question = Question::about(&request.namespace, request.workspace, request.options.as_ref());
         let id = RecordId::new(request.record_id);
         if id.is_none() {
-            check.add("record_id", "is not 0");
+            question.check.add("record_id", "is not 0");
         }
-        check.end()?;
-        let found = partition_of(&self.engine, &request.namespace, request.workspace)?;
-        let view = view(&self.engine, found.partition, newness, patience).await?;
+        let (_, view) = question.view(&self.engine, patience).await?;
         off_thread(move || {
             let stored = id.map(|id| view.record(WorkspaceId::new(request.workspace), id)).transpose()?;
             let stored = stored.flatten().ok_or_else(|| {
@@ -130,15 +121,11 @@ impl LedgerCalls {
         request: v1::GetClientStateRequest,
         patience: Duration,
     ) -> Result<v1::GetClientStateResponse, Problem> {
-        let mut check = Check::default();
-        check.name("namespace", &request.namespace);
-        let newness = Newness::of(request.options.as_ref(), &mut check);
+        let mut question = Question::about(&request.namespace, request.workspace, request.options.as_ref());
         if let Err(error) = gapless_engine::types::ClientId::new(&request.client_id) {
-            check.add("client_id", error);
+            question.check.add("client_id", error);
         }
-        check.end()?;
-        let found = partition_of(&self.engine, &request.namespace, request.workspace)?;
-        let view = view(&self.engine, found.partition, newness, patience).await?;
+        let (_, view) = question.view(&self.engine, patience).await?;
         off_thread(move || {
             let last = view.client_sequence(WorkspaceId::new(request.workspace), &request.client_id)?;
             Ok(v1::GetClientStateResponse { last_committed_sequence: last.map_or(0, |last| last.get()) })
@@ -155,12 +142,8 @@ impl LedgerCalls {
         request: v1::GetWorkspaceRequest,
         patience: Duration,
     ) -> Result<v1::GetWorkspaceResponse, Problem> {
-        let mut check = Check::default();
-        check.name("namespace", &request.namespace);
-        let newness = Newness::of(request.options.as_ref(), &mut check);
-        check.end()?;
-        let found = partition_of(&self.engine, &request.namespace, request.workspace)?;
-        let view = view(&self.engine, found.partition, newness, patience).await?;
+        let question = Question::about(&request.namespace, request.workspace, request.options.as_ref());
+        let (found, view) = question.view(&self.engine, patience).await?;
         let partition = u32::from(found.partition.index.get());
         off_thread(move || {
             let workspace = view.workspace(WorkspaceId::new(request.workspace))?;
@@ -184,12 +167,8 @@ impl LedgerCalls {
         request: v1::ListSequencesRequest,
         patience: Duration,
     ) -> Result<v1::ListSequencesResponse, Problem> {
-        let mut check = Check::default();
-        check.name("namespace", &request.namespace);
-        let newness = Newness::of(request.options.as_ref(), &mut check);
-        check.end()?;
-        let found = partition_of(&self.engine, &request.namespace, request.workspace)?;
-        let view = view(&self.engine, found.partition, newness, patience).await?;
+        let question = Question::about(&request.namespace, request.workspace, request.options.as_ref());
+        let (_, view) = question.view(&self.engine, patience).await?;
         off_thread(move || {
             let state = |state: gapless_engine::partition::SequenceState| v1::SequenceState {
                 sequence: state.name.to_string(),

@@ -59,6 +59,32 @@ pub(crate) fn partition_of(engine: &Engine, namespace: &str, workspace: u64) -> 
     Ok(Found { name: namespace.to_owned(), partition })
 }
 
+/// A question about a workspace: what is wrong with it is collected before anything is done for it.
+#[derive(Debug)]
+pub(crate) struct Question<'a> {
+    pub(crate) check: Check,
+    namespace: &'a str,
+    workspace: u64,
+    newness: Newness,
+}
+
+impl<'a> Question<'a> {
+    pub(crate) fn about(namespace: &'a str, workspace: u64, options: Option<&v1::ReadOptions>) -> Self {
+        let mut check = Check::default();
+        check.name("namespace", namespace);
+        let newness = Newness::of(options, &mut check);
+        Self { check, namespace, workspace, newness }
+    }
+
+    /// Where the answer is, and a view that has it.
+    pub(crate) async fn view(self, engine: &Engine, patience: Duration) -> Result<(Found, View), Problem> {
+        self.check.end()?;
+        let found = partition_of(engine, self.namespace, self.workspace)?;
+        let view = view(engine, found.partition, self.newness, patience).await?;
+        Ok((found, view))
+    }
+}
+
 /// A partition by its index.
 pub(crate) fn partition_at(
     engine: &Engine,

@@ -52,6 +52,7 @@ fn introduce(address: SocketAddr, arguments: &DevArguments, out: &mut dyn Write)
     let program = invocation();
     let server = if address.port() == DEFAULT_PORT { String::new() } else { format!(" --server {address}") };
     writeln!(out, "listening on {address}")?;
+    writeln!(out, "  console    http://{address}/")?;
     writeln!(out, "  gRPC       {address}, with reflection and health")?;
     writeln!(out, "  HTTP       http://{address}/v1/namespaces, described at http://{address}/openapi.json")?;
     writeln!(out, "  data       {}, kept when this ends", arguments.data.display())?;

@@ -6,6 +6,7 @@
 //! Must not know: what a call means.
 
 mod answer;
+mod console;
 mod events;
 mod following;
 mod metrics;
@@ -65,7 +66,8 @@ pub(crate) fn router(http: Http) -> Router {
             open = open.route(page.path, page.handler);
         }
     }
-    let guarded = guarded.method_not_allowed_fallback(async || answer::wrong_method());
+    let guarded =
+        guarded.merge(console::router()).method_not_allowed_fallback(async || answer::wrong_method());
     guarded.layer(axum::middleware::from_fn(origin::check)).merge(open).with_state(Arc::new(http))
 }
 

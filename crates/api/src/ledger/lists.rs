@@ -8,10 +8,9 @@ use gapless_engine::types::{RecordId, WorkspaceId};
 use prost::Message;
 
 use super::{LedgerCalls, expiry, record};
-use crate::check::Check;
 use crate::page;
 use crate::problem::Problem;
-use crate::reading::{Newness, off_thread, partition_of, view};
+use crate::reading::{Question, off_thread};
 use crate::v1;
 
 /// Bytes of items on a page, about: an answer stays below what clients take by default.
@@ -29,22 +28,18 @@ impl LedgerCalls {
         request: v1::ListEntitiesRequest,
         patience: Duration,
     ) -> Result<v1::ListEntitiesResponse, Problem> {
-        let mut check = Check::default();
-        check.name("namespace", &request.namespace);
-        let newness = Newness::of(request.options.as_ref(), &mut check);
-        let size = check.page_size(request.page_size);
+        let mut asked = Question::about(&request.namespace, request.workspace, request.options.as_ref());
+        let size = asked.check.page_size(request.page_size);
         if request.prefix.len() > MAX_ENTITY_KEY_BYTES {
-            check.add(
+            asked.check.add(
                 "prefix",
                 format_args!("{} bytes; the most are {MAX_ENTITY_KEY_BYTES}", request.prefix.len()),
             );
         }
-        check.end()?;
         let workspace = request.workspace.to_le_bytes();
         let question: [&[u8]; 4] = [b"entities", request.namespace.as_bytes(), &workspace, &request.prefix];
         let after = page::after(&question, &request.page_token)?;
-        let found = partition_of(&self.engine, &request.namespace, request.workspace)?;
-        let view = view(&self.engine, found.partition, newness, patience).await?;
+        let (_, view) = asked.view(&self.engine, patience).await?;
         let (workspace, prefix) = (WorkspaceId::new(request.workspace), request.prefix.clone());
         let (entities, more) = off_thread(move || entities(&view, workspace, &prefix, after, size)).await?;
         let next_page_token = match entities.last() {
@@ -63,17 +58,13 @@ impl LedgerCalls {
         request: v1::ListRecordsRequest,
         patience: Duration,
     ) -> Result<v1::ListRecordsResponse, Problem> {
-        let mut check = Check::default();
-        check.name("namespace", &request.namespace);
-        let newness = Newness::of(request.options.as_ref(), &mut check);
-        let size = check.page_size(request.page_size);
-        check.end()?;
+        let mut asked = Question::about(&request.namespace, request.workspace, request.options.as_ref());
+        let size = asked.check.page_size(request.page_size);
         let workspace = request.workspace.to_le_bytes();
         let question: [&[u8]; 4] =
             [b"records", request.namespace.as_bytes(), &workspace, request.record_type.as_bytes()];
         let after = page::number(&question, &request.page_token)?.and_then(RecordId::new);
-        let found = partition_of(&self.engine, &request.namespace, request.workspace)?;
-        let view = view(&self.engine, found.partition, newness, patience).await?;
+        let (_, view) = asked.view(&self.engine, patience).await?;
         let (workspace, record_type) = (WorkspaceId::new(request.workspace), request.record_type.clone());
         let page = off_thread(move || records(&view, workspace, &record_type, after, size)).await?;
         let token = |last: RecordId| page::token(&question, &last.get().to_le_bytes());

@@ -8,10 +8,9 @@ use gapless_engine::partition::{Direction, Outcome, View};
 use gapless_engine::types::{WorkspaceId, WorkspaceOffset};
 
 use super::LedgerCalls;
-use crate::check::Check;
 use crate::event::{block_header, event, hash};
 use crate::problem::{Problem, ProblemKind};
-use crate::reading::{Newness, off_thread, partition_of, view};
+use crate::reading::{Question, off_thread, partition_of};
 use crate::v1;
 
 impl LedgerCalls {
@@ -141,12 +140,8 @@ impl LedgerCalls {
         patience: Duration,
         prove: impl FnOnce(&View) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let mut check = Check::default();
-        check.name("namespace", namespace);
-        let newness = Newness::of(options.as_ref(), &mut check);
-        check.end()?;
-        let found = partition_of(&self.engine, namespace, workspace)?;
-        let view = view(&self.engine, found.partition, newness, patience).await?;
+        let question = Question::about(namespace, workspace, options.as_ref());
+        let (_, view) = question.view(&self.engine, patience).await?;
         off_thread(move || prove(&view)).await
     }
 }

@@ -14,7 +14,7 @@ use crate::event::{event, outcome};
 use crate::paging::{PageLength, Wanted};
 use crate::problem::Problem;
 use crate::read_all;
-use crate::reading::{Found, Newness, off_thread, partition_at, partition_of, view};
+use crate::reading::{Found, Newness, Question, off_thread, partition_at, partition_of, view};
 use crate::v1;
 
 /// What a server sends one by one.
@@ -30,13 +30,9 @@ impl LedgerCalls {
         request: v1::ReadWorkspaceRequest,
         patience: Duration,
     ) -> Result<Answers<v1::ReadWorkspaceResponse>, Problem> {
-        let mut check = Check::default();
-        check.name("namespace", &request.namespace);
-        let newness = Newness::of(request.options.as_ref(), &mut check);
-        let direction = direction(request.direction, &mut check);
-        check.end()?;
-        let found = partition_of(&self.engine, &request.namespace, request.workspace)?;
-        let view = view(&self.engine, found.partition, newness, patience).await?;
+        let mut question = Question::about(&request.namespace, request.workspace, request.options.as_ref());
+        let direction = direction(request.direction, &mut question.check);
+        let (found, view) = question.view(&self.engine, patience).await?;
         let workspace = WorkspaceId::new(request.workspace);
         let (view, last) = off_thread(move || {
             let last = view.workspace(workspace)?.map(|workspace| workspace.last_offset.get());

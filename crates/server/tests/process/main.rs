@@ -3,6 +3,7 @@
 
 mod commands;
 mod configuration;
+mod console;
 mod curl;
 mod kill;
 mod openapi;
