@@ -107,6 +107,7 @@ impl LoggedDomain {
         self.domain().passed(index);
         if index.get() % ENTRIES_PER_CHECKPOINT == 0 {
             self.domain().checkpoint(index)?;
+            while self.domain().maintain()? {}
         }
         Ok(applied)
     }
