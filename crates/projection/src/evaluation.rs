@@ -67,7 +67,7 @@ impl Evaluation<'_> {
     pub(crate) fn at_head(
         &self,
         view: &View,
-        matched: Vec<Box<str>>,
+        matched: &[Box<str>],
         read_watermark: u64,
         slot: u64,
     ) -> Result<(Change, bool), Failure> {
@@ -85,7 +85,7 @@ impl Evaluation<'_> {
     pub(crate) fn without_correction(
         &self,
         view: &View,
-        matched: Vec<Box<str>>,
+        matched: &[Box<str>],
     ) -> Result<(Change, bool), Failure> {
         self.change(view, matched, &BTreeSet::new())
     }
@@ -93,7 +93,7 @@ impl Evaluation<'_> {
     fn change(
         &self,
         view: &View,
-        matched: Vec<Box<str>>,
+        matched: &[Box<str>],
         touched: &BTreeSet<Box<str>>,
     ) -> Result<(Change, bool), Failure> {
         let mut writes = Writes::default();
@@ -128,7 +128,7 @@ impl Evaluation<'_> {
         &self,
         view: &View,
         filter: &Predicate,
-        matched: Vec<Box<str>>,
+        matched: &[Box<str>],
         touched: &BTreeSet<Box<str>>,
         mut each: impl FnMut(Box<str>, Row) -> Result<(), Failure>,
     ) -> Result<bool, Failure> {

@@ -129,8 +129,7 @@ impl Vitals {
         ];
         Health {
             efficiency: (efficiency * 1e6).round() / 1e6,
-            performs_well: more_than(self.committed, 95, ended.max(1)) && self.mean_wait_ms < 1000.0
-                || ended == 0 && self.mean_wait_ms < 1000.0,
+            performs_well: (ended == 0 || more_than(self.committed, 95, ended)) && self.mean_wait_ms < 1000.0,
             alerts: checks.into_iter().filter(|(_, raised)| *raised).map(|(alert, _)| alert).collect(),
         }
     }

@@ -188,7 +188,7 @@ fn change_of(rules: &Rules, event: &Event<'_>, rebuilt: &Rebuilt, slot: u64) -> 
     let evaluation = Evaluation { rule, event: &event.fields(), workspace: event.workspace };
     let serial = || {
         let matched = evaluation.explode(&rebuilt.rows.store)?.ids;
-        evaluation.at_head(&rebuilt.rows.store, matched, slot, slot)
+        evaluation.at_head(&rebuilt.rows.store, &matched, slot, slot)
     };
     match serial() {
         Ok((change, _)) => Ok(change),

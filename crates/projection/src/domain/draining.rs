@@ -42,13 +42,14 @@ impl Domain {
             Payload::Result(json) => self.commit_change(Change::Result(json)),
             Payload::Effects { effects, reads } => {
                 if self.has_conflict(number, &reads)? {
-                    self.send_back(number)
+                    self.send_back(number);
+                    Ok(())
                 } else {
                     self.commit_change(Change::Effects(effects))
                 }
             }
             Payload::Exploded { read_watermark, exploded } => {
-                match self.evaluate(number, exploded, read_watermark) {
+                match self.evaluate(number, &exploded, read_watermark) {
                     Ok((change, corrected)) => {
                         self.header.counters.corrections += u64::from(corrected);
                         self.commit_change(change)
@@ -71,7 +72,7 @@ impl Domain {
     fn evaluate(
         &mut self,
         number: u64,
-        exploded: Exploded,
+        exploded: &Exploded,
         read_watermark: u64,
     ) -> Result<(Change, bool), Failure> {
         let slot = self.slot(number);
@@ -82,9 +83,9 @@ impl Domain {
         let rule = self.rules.at(rule);
         let evaluation = Evaluation { rule, event: &event, workspace };
         if self.mistakes.makes(Mistake::ReadTooEarly) {
-            return evaluation.without_correction(&self.rows.store, exploded.ids);
+            return evaluation.without_correction(&self.rows.store, &exploded.ids);
         }
-        evaluation.at_head(&self.rows.store, exploded.ids, read_watermark, number)
+        evaluation.at_head(&self.rows.store, &exploded.ids, read_watermark, number)
     }
 
     fn has_conflict(&mut self, number: u64, reads: &[RowRead]) -> Result<bool, Fault> {
@@ -99,13 +100,12 @@ impl Domain {
     }
 
     /// A row that was read has changed since: the redo happens at the head, where no row can change any more.
-    fn send_back(&mut self, number: u64) -> Result<(), Fault> {
+    fn send_back(&mut self, number: u64) {
         self.header.counters.waiting -= 1;
         self.header.counters.conflicted += 1;
         self.slot_mut(number).attempts -= 1;
         self.window.set_stage(number, Stage::Ready(Some(End::Returned)));
         self.slot_mut(number).retry_at = 0;
-        Ok(())
     }
 
     /// A rule without an answer costs an attempt and writes nothing.

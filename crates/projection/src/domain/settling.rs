@@ -82,19 +82,18 @@ impl Domain {
             self.slot_mut(number).inline = bytes.into();
         }
         self.slot_mut(number).digest = CommitDigest { whole, before_last: so_far };
-        self.stage(number)?;
+        self.stage(number);
         self.given_up.clear();
         self.drain()?;
         Ok(Done::Committed { status: self.commit_status(number), is_duplicate: false })
     }
 
-    fn stage(&mut self, number: u64) -> Result<(), Fault> {
+    fn stage(&mut self, number: u64) {
         let clock = self.header.clock;
-        self.end_lease(number, clock)?;
+        self.end_lease(number, clock);
         self.window.set_stage(number, Stage::Staged);
         self.slot_mut(number).staged_at = clock;
         self.header.counters.waiting += 1;
-        Ok(())
     }
 
     /// Whether the payload fits its slot: only then it can be drained.
@@ -162,7 +161,7 @@ impl Domain {
 impl Domain {
     pub(super) fn release(&mut self, held: Held) -> Result<Done, Trouble> {
         self.check_leased(held)?;
-        self.end_lease(held.slot, self.header.clock)?;
+        self.end_lease(held.slot, self.header.clock);
         self.header.counters.released += 1;
         if self.slot(held.slot).is_claimed() {
             self.slot_mut(held.slot).attempts -= 1;
@@ -176,7 +175,7 @@ impl Domain {
 
     pub(super) fn fail(&mut self, held: Held) -> Result<Done, Trouble> {
         self.check_leased(held)?;
-        self.end_lease(held.slot, self.header.clock)?;
+        self.end_lease(held.slot, self.header.clock);
         let attempts = self.slot(held.slot).attempts;
         let next = self.retry_or_give_up(held.slot, End::Released)?;
         self.drain()?;
@@ -196,7 +195,7 @@ impl Domain {
             if self.slot(number).is_resolved() {
                 return Err(Refusal::AlreadyResolved.into());
             }
-            self.void(number, Why::Skipped)?;
+            self.void(number, Why::Skipped);
         }
         self.header.is_halted = false;
         self.drain()?;
@@ -219,10 +218,10 @@ impl Domain {
     }
 
     /// Fills a slot whoever holds it.
-    fn void(&mut self, number: u64, why: Why) -> Result<(), Fault> {
+    fn void(&mut self, number: u64, why: Why) {
         match self.slot(number).stage {
             Stage::Leased => {
-                self.end_lease(number, self.header.clock)?;
+                self.end_lease(number, self.header.clock);
                 self.header.counters.voided += 1;
             }
             Stage::Staged => {
@@ -232,7 +231,6 @@ impl Domain {
             Stage::Ready(_) | Stage::Filled(_) => {}
         }
         self.fill(number, why);
-        Ok(())
     }
 
     /// Counts an error against a slot: it is tried again, filled, or halts the domain.
@@ -284,7 +282,7 @@ impl Domain {
         });
         let later: Vec<u64> = later.map(|(number, _)| number).collect();
         for number in later {
-            self.void(number, Why::Parked)?;
+            self.void(number, Why::Parked);
         }
         Ok(())
     }
@@ -316,11 +314,10 @@ impl Domain {
     }
 
     /// The time of a lease is over: it was held until then.
-    pub(super) fn end_lease(&mut self, number: u64, until: u64) -> Result<(), Fault> {
+    pub(super) fn end_lease(&mut self, number: u64, until: u64) {
         let held = until.saturating_sub(self.slot(number).leased_at);
         self.header.counters.active -= 1;
         self.header.counters.held_ms += held;
-        Ok(())
     }
 }
 
