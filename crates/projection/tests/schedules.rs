@@ -1,6 +1,10 @@
 //! ORD-1 over thousands of random schedules; and the classic mistakes, each of which the same schedules find.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed; seeds are printed"
+)]
 
 mod schedule;
 

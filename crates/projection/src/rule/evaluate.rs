@@ -160,7 +160,7 @@ mod tests {
     use crate::rule::{Action, Rules};
     use crate::value::row_from_json;
 
-    fn holds(filter: Json, row: &Json) -> Result<Option<bool>, EvaluationError> {
+    fn holds(filter: &Json, row: &Json) -> Result<Option<bool>, EvaluationError> {
         let rules =
             Rules::from_json(&json!({"E": {"kind": "delete", "entity": "t", "where": filter}})).unwrap();
         let Action::Delete { filter } = &rules.get("E").unwrap().action else { panic!("a delete") };
@@ -192,7 +192,7 @@ mod tests {
             (json!({"gt": ["n", {"sub": [{"row": "n"}, 1]}]}), Some(true)),
             (json!(false), Some(false)),
         ] {
-            assert_eq!(holds(filter.clone(), &row), Ok(expected), "{filter}");
+            assert_eq!(holds(&filter, &row), Ok(expected), "{filter}");
         }
     }
 
@@ -206,10 +206,10 @@ mod tests {
             (json!({"eq": ["n", {"mul": [{"row": "n"}, 2]}]}), EvaluationError::Overflow),
             (json!({"eq": ["n", {"add": [{"row": "s"}, 1]}]}), EvaluationError::TypeError),
         ] {
-            assert_eq!(holds(filter.clone(), &row), Err(error), "{filter}");
+            assert_eq!(holds(&filter, &row), Err(error), "{filter}");
         }
-        assert_eq!(holds(json!({"eq": ["n", {"add": [null, 1]}]}), &row), Ok(None));
+        assert_eq!(holds(&json!({"eq": ["n", {"add": [null, 1]}]}), &row), Ok(None));
         // What is decided is not looked at any further.
-        assert_eq!(holds(json!({"and": [false, {"lt": ["s", 3]}]}), &row), Ok(Some(false)));
+        assert_eq!(holds(&json!({"and": [false, {"lt": ["s", 3]}]}), &row), Ok(Some(false)));
     }
 }
