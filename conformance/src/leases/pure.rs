@@ -1,8 +1,10 @@
 //! The functions of the vectors.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use gapless_projection::{Alert, LeaseRule, Vitals, global_watermark, lease_ms};
 use serde_json::{Map, Value, json};
+
+use crate::leases::UnknownOperation;
 
 pub(crate) fn call(step: &Map<String, Value>) -> Result<Value> {
     let name = step.get("fn").and_then(Value::as_str).context("a step without a function")?;
@@ -12,7 +14,7 @@ pub(crate) fn call(step: &Map<String, Value>) -> Result<Value> {
         "lease_ms" => lease(&arguments),
         "health" => health(&arguments),
         "global_wm" => global(&arguments),
-        other => bail!("there is no function `{other}`"),
+        other => return Err(UnknownOperation(other.to_owned()).into()),
     }
 }
 

@@ -7,6 +7,7 @@ use gapless_projection::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::leases::UnknownOperation;
 use crate::leases::domain::{LoggedDomain, OwnedEvent, WORKSPACE};
 
 /// One domain and the clock of its leader.
@@ -154,7 +155,7 @@ impl Subject {
                 let rebuilt = view.serial_rebuild(&rules, |source| self.domain.event(source))?;
                 json!({"hash": rebuilt.state_hash(WORKSPACE)?})
             }
-            other => bail!("there is no step `{other}`"),
+            other => return Err(UnknownOperation(other.to_owned()).into()),
         })
     }
 
