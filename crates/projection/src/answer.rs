@@ -12,6 +12,7 @@
 //!   9 ticked         u32 count | u64 slot ...
 //! ```
 
+use bytes::BufMut;
 use gapless_log::input::{Input, Malformed};
 use gapless_types::PartitionOffset;
 
@@ -136,7 +137,7 @@ impl Answer {
     /// Its bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION, self.done.number()];
-        bytes.put_u64(self.watermark);
+        bytes.put_u64_le(self.watermark);
         self.done.encode(&mut bytes);
         bytes
     }
@@ -180,37 +181,37 @@ impl Done {
             Self::Granted(grants) => {
                 bytes.put_count(grants.len());
                 for grant in grants {
-                    bytes.put_u64(grant.slot);
-                    bytes.put_u64(grant.token);
-                    bytes.put_u64(grant.expires_at);
-                    bytes.put_u32(grant.attempt);
-                    bytes.put_u64(grant.source.map_or(0, PartitionOffset::get));
+                    bytes.put_u64_le(grant.slot);
+                    bytes.put_u64_le(grant.token);
+                    bytes.put_u64_le(grant.expires_at);
+                    bytes.put_u32_le(grant.attempt);
+                    bytes.put_u64_le(grant.source.map_or(0, PartitionOffset::get));
                 }
             }
             Self::Renewed { expires_at, renewals } => {
-                bytes.put_u64(*expires_at);
-                bytes.put_u32(*renewals);
+                bytes.put_u64_le(*expires_at);
+                bytes.put_u32_le(*renewals);
             }
             Self::Committed { status, is_duplicate } => {
                 bytes.put_u8(*status as u8);
                 bytes.put_u8(u8::from(*is_duplicate));
             }
-            Self::PartReceived { parts } => bytes.put_u32(*parts),
+            Self::PartReceived { parts } => bytes.put_u32_le(*parts),
             Self::Released | Self::Skipped | Self::LeaderChanged => {}
             Self::Failed { attempts, next } => {
-                bytes.put_u32(*attempts);
+                bytes.put_u32_le(*attempts);
                 let (number, retry_at) = match next {
                     Next::Retry(at) => (0, *at),
                     Next::Filled => (1, 0),
                     Next::Halted => (2, 0),
                 };
                 bytes.put_u8(number);
-                bytes.put_u64(retry_at);
+                bytes.put_u64_le(retry_at);
             }
             Self::Ticked { expired } => {
                 bytes.put_count(expired.len());
                 for slot in expired {
-                    bytes.put_u64(*slot);
+                    bytes.put_u64_le(*slot);
                 }
             }
         }

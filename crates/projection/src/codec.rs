@@ -3,14 +3,11 @@
 //!
 //! Reading takes any bytes and never panics; what does not fit is [`Malformed`].
 
+use bytes::BufMut;
 use gapless_log::input::{Input, Malformed};
 
-/// Appends to a buffer.
+/// Appends bytes behind their length, which [`BufMut`] does not.
 pub(crate) trait Put {
-    fn put_u8(&mut self, value: u8);
-    fn put_u16(&mut self, value: u16);
-    fn put_u32(&mut self, value: u32);
-    fn put_u64(&mut self, value: u64);
     /// At most 65 535 bytes, behind their length in two.
     fn put_short(&mut self, bytes: &[u8]);
     /// At most 4 GiB, behind their length in four.
@@ -20,26 +17,10 @@ pub(crate) trait Put {
 }
 
 impl Put for Vec<u8> {
-    fn put_u8(&mut self, value: u8) {
-        self.push(value);
-    }
-
-    fn put_u16(&mut self, value: u16) {
-        self.extend_from_slice(&value.to_le_bytes());
-    }
-
-    fn put_u32(&mut self, value: u32) {
-        self.extend_from_slice(&value.to_le_bytes());
-    }
-
-    fn put_u64(&mut self, value: u64) {
-        self.extend_from_slice(&value.to_le_bytes());
-    }
-
     fn put_short(&mut self, bytes: &[u8]) {
-        self.put_u16(
-            u16::try_from(bytes.len()).expect("names, ids and keys are checked before they are encoded"),
-        );
+        let length =
+            u16::try_from(bytes.len()).expect("names, ids and keys are checked before they are encoded");
+        self.put_u16_le(length);
         self.extend_from_slice(bytes);
     }
 
@@ -49,7 +30,7 @@ impl Put for Vec<u8> {
     }
 
     fn put_count(&mut self, count: usize) {
-        self.put_u32(u32::try_from(count).expect("what is counted is within the limits"));
+        self.put_u32_le(u32::try_from(count).expect("what is counted is within the limits"));
     }
 }
 

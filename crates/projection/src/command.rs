@@ -18,6 +18,7 @@
 //! Invariants
 //! - Decoding takes any bytes, and what it accepts is within the limits.
 
+use bytes::BufMut;
 use gapless_log::input::{Input, Malformed};
 use gapless_types::WorkspaceId;
 
@@ -109,11 +110,11 @@ impl<'a> Command<'a> {
         match self {
             Self::Lease { worker, ttl_ms, max } => {
                 put_request(&mut bytes, 1, worker, *ttl_ms);
-                bytes.put_u32(*max);
+                bytes.put_u32_le(*max);
             }
             Self::Allocate { worker, ttl_ms, workspace } => {
                 put_request(&mut bytes, 2, worker, *ttl_ms);
-                bytes.put_u64(workspace.get());
+                bytes.put_u64_le(workspace.get());
             }
             Self::Renew { held, ttl_ms } => {
                 put_held(&mut bytes, 3, *held);
@@ -121,7 +122,7 @@ impl<'a> Command<'a> {
             }
             Self::Commit { held, part, is_last, bytes: payload } => {
                 put_held(&mut bytes, 4, *held);
-                bytes.put_u32(*part);
+                bytes.put_u32_le(*part);
                 bytes.put_u8(u8::from(*is_last));
                 bytes.put_long(payload);
             }
@@ -132,7 +133,7 @@ impl<'a> Command<'a> {
             }
             Self::Skip { slot } => {
                 bytes.put_u8(7);
-                bytes.put_u64(*slot);
+                bytes.put_u64_le(*slot);
             }
             Self::Tick => bytes.put_u8(8),
             Self::LeaderChange => bytes.put_u8(9),
@@ -187,8 +188,8 @@ fn put_request(bytes: &mut Vec<u8>, kind: u8, worker: &str, ttl_ms: i64) {
 
 fn put_held(bytes: &mut Vec<u8>, kind: u8, held: Held) {
     bytes.put_u8(kind);
-    bytes.put_u64(held.slot);
-    bytes.put_u64(held.token);
+    bytes.put_u64_le(held.slot);
+    bytes.put_u64_le(held.token);
 }
 
 fn take_held(input: &mut Input<'_>) -> Result<Held, Malformed> {

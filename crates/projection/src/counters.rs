@@ -5,9 +5,8 @@
 //!
 //! Must not know: how anything is shown or exported.
 
+use bytes::BufMut;
 use gapless_log::input::{Input, Malformed};
-
-use crate::codec::Put;
 
 macro_rules! counters {
     ($($(#[$documentation:meta])* $name:ident,)*) => {
@@ -24,7 +23,7 @@ macro_rules! counters {
             }
 
             pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
-                $(bytes.put_u64(self.$name);)*
+                $(bytes.put_u64_le(self.$name);)*
             }
 
             pub(crate) fn decode(input: &mut Input<'_>) -> Result<Self, Malformed> {

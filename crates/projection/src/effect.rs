@@ -17,6 +17,7 @@
 
 use std::fmt::Write as _;
 
+use bytes::BufMut;
 use gapless_log::input::{Input, Malformed};
 use gapless_types::{PartitionOffset, WorkspaceId};
 
@@ -237,14 +238,14 @@ impl Effect {
         };
         bytes.put_u8(VERSION);
         bytes.put_u8(kind);
-        bytes.put_u64(self.slot);
-        bytes.put_u64(self.source.map_or(0, PartitionOffset::get));
-        bytes.put_u64(self.time);
-        bytes.put_u64(self.workspace.get());
-        bytes.put_u64(self.token);
+        bytes.put_u64_le(self.slot);
+        bytes.put_u64_le(self.source.map_or(0, PartitionOffset::get));
+        bytes.put_u64_le(self.time);
+        bytes.put_u64_le(self.workspace.get());
+        bytes.put_u64_le(self.token);
         bytes.extend_from_slice(&self.digest.whole);
         bytes.extend_from_slice(&self.digest.before_last);
-        bytes.put_u32(1);
+        bytes.put_u32_le(1);
     }
 
     /// Of its pieces, which `piece` reads by number. Takes any bytes.

@@ -1,5 +1,6 @@
 //! An event as it reaches a domain: what the partition made of it, routed here.
 
+use bytes::BufMut;
 use gapless_log::input::{Input, Malformed};
 use gapless_types::{PartitionOffset, WorkspaceId};
 use serde_json::Value as Json;
@@ -43,9 +44,9 @@ impl<'a> Event<'a> {
 
     pub(crate) fn encode(&self, opened_at: u64, bytes: &mut Vec<u8>) {
         bytes.put_u8(VERSION);
-        bytes.put_u64(opened_at);
-        bytes.put_u64(self.source.get());
-        bytes.put_u64(self.workspace.get());
+        bytes.put_u64_le(opened_at);
+        bytes.put_u64_le(self.source.get());
+        bytes.put_u64_le(self.workspace.get());
         bytes.put_short(self.event_type.as_bytes());
         bytes.put_u8(u8::from(self.key.is_some()));
         bytes.put_short(self.key.unwrap_or_default().as_bytes());

@@ -11,6 +11,7 @@
 //!
 //! Must not know: slots, tokens, parts.
 
+use bytes::BufMut;
 use gapless_log::input::{Input, Malformed};
 use serde_json::Value as Json;
 
@@ -128,7 +129,7 @@ impl Payload {
             }
             Self::Exploded { read_watermark, exploded } => {
                 bytes.put_u8(2);
-                bytes.put_u64(*read_watermark);
+                bytes.put_u64_le(*read_watermark);
                 bytes.put_u8(exploded.kind as u8);
                 bytes.put_short(exploded.table.as_bytes());
                 bytes.put_count(exploded.ids.len());
@@ -148,7 +149,7 @@ impl Payload {
                 for read in reads {
                     bytes.put_short(read.table.as_bytes());
                     bytes.put_short(read.id.as_bytes());
-                    bytes.put_u64(read.version);
+                    bytes.put_u64_le(read.version);
                 }
             }
         }

@@ -18,12 +18,11 @@
 //! Invariants
 //! - A reader of the store between two commands sees whole slots only.
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use gapless_log::input::Input;
 use gapless_store::{Batch, Direction, Store, View};
 use gapless_types::WorkspaceId;
 
-use crate::codec::Put;
 use crate::effect::Effect;
 use crate::error::Fault;
 use crate::limits::{BATCH_BYTES, BATCH_ROWS};
@@ -116,7 +115,7 @@ pub(crate) fn touched(
 /// A row as it is stored: the slot of its last change, and its columns if it is there.
 pub(crate) fn encode_stored_row(version: u64, row: Option<&Row>, bytes: &mut Vec<u8>) {
     bytes.clear();
-    bytes.put_u64(version);
+    bytes.put_u64_le(version);
     put_row(bytes, row);
 }
 

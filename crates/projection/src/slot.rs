@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use bytes::BufMut;
 use gapless_log::input::{Input, Malformed};
 use gapless_types::{PartitionOffset, WorkspaceId};
 
@@ -122,16 +123,16 @@ impl Slot {
             Stage::Filled(why) => (3, why as u8),
         };
         bytes.extend_from_slice(&[VERSION, stage, detail, u8::from(self.key.is_some())]);
-        bytes.put_u64(self.source.map_or(0, PartitionOffset::get));
-        bytes.put_u64(self.workspace.get());
-        bytes.put_u16(self.rule.map_or(NO_RULE, |rule| rule.0));
+        bytes.put_u64_le(self.source.map_or(0, PartitionOffset::get));
+        bytes.put_u64_le(self.workspace.get());
+        bytes.put_u16_le(self.rule.map_or(NO_RULE, |rule| rule.0));
         for number in
             [self.opened_at, self.token, self.retry_at, self.leased_at, self.deadline, self.staged_at]
         {
-            bytes.put_u64(number);
+            bytes.put_u64_le(number);
         }
         for number in [self.attempts, self.renewals, self.parts] {
-            bytes.put_u32(number);
+            bytes.put_u32_le(number);
         }
         bytes.extend_from_slice(&self.digest.whole);
         bytes.extend_from_slice(&self.digest.before_last);

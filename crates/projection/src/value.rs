@@ -10,6 +10,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use bytes::BufMut;
 use gapless_log::input::{Input, Malformed};
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};

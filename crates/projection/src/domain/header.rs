@@ -1,9 +1,10 @@
 //! Where a domain stands: the one row that says what the others are valid at.
 
+use bytes::BufMut;
 use gapless_log::input::{Input, Malformed};
 use gapless_types::LogIndex;
 
-use crate::codec::{Put, Take};
+use crate::codec::Take;
 use crate::counters::Counters;
 use crate::domain::Place;
 
@@ -44,16 +45,16 @@ impl Header {
         bytes.clear();
         bytes.put_u8(VERSION);
         bytes.put_u8(u8::from(self.place.is_some()));
-        bytes.put_u64(self.place.map_or(0, |place| place.index.get()));
-        bytes.put_u32(self.place.map_or(0, |place| place.position));
-        bytes.put_u64(self.entries);
-        bytes.put_u64(self.clock);
+        bytes.put_u64_le(self.place.map_or(0, |place| place.index.get()));
+        bytes.put_u32_le(self.place.map_or(0, |place| place.position));
+        bytes.put_u64_le(self.entries);
+        bytes.put_u64_le(self.clock);
         bytes.extend_from_slice(&self.offset.to_le_bytes());
-        bytes.put_u64(self.watermark);
-        bytes.put_u64(self.tail);
-        bytes.put_u64(self.token);
+        bytes.put_u64_le(self.watermark);
+        bytes.put_u64_le(self.tail);
+        bytes.put_u64_le(self.token);
         bytes.put_u8(u8::from(self.is_halted));
-        bytes.put_u64(self.parked);
+        bytes.put_u64_le(self.parked);
         self.counters.encode(bytes);
     }
 
