@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::consensus_suite::ConsensusArguments;
 use crate::engine_suite::EngineArguments;
+use crate::leases_suite::LeasesArguments;
 use crate::partition_suite::PartitionArguments;
 use crate::store_suite::{OurStoreArguments, StoreArguments};
 
@@ -23,6 +24,8 @@ pub(crate) enum Command {
     Consensus(ConsensusArguments),
     /// The engine: writers through the whole corridor, on one node and on three
     Engine(EngineArguments),
+    /// One domain of a projection: leases, corrections, memory
+    Leases(LeasesArguments),
     /// The log against a raw file and against its rivals
     Log(LogArguments),
     /// The partition: applies, restart, memory

@@ -17,6 +17,8 @@ mod first_number;
 mod flat_storage;
 mod instructions;
 mod large_log;
+mod leases_suite;
+mod leases_work;
 #[path = "../../crates/sequencer/examples/invoices/log_storage.rs"]
 mod log_storage;
 mod log_suite;
@@ -51,6 +53,7 @@ fn main() -> Result<()> {
     match CommandLine::parse().command {
         Command::Consensus(arguments) => consensus_suite::run(&arguments),
         Command::Engine(arguments) => engine_suite::run(&arguments),
+        Command::Leases(arguments) => leases_suite::run(&arguments),
         Command::Log(arguments) => log_suite::run(&arguments),
         Command::Partition(arguments) => partition_suite::run(&arguments),
         Command::Sequencer(arguments) => sequencer_suite::run(&arguments),

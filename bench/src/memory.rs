@@ -1,4 +1,4 @@
-//! The most memory that this process has had resident.
+//! The memory that this process has resident, and the most it has had.
 
 use std::fs;
 
@@ -15,4 +15,12 @@ pub(crate) fn peak_bytes() -> Result<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM in it")?;
     let kibibytes = line.trim().trim_end_matches(" kB").parse::<u64>().context("VmHWM is no number")?;
     Ok(kibibytes * 1024)
+}
+
+/// What of this process is in memory.
+pub(crate) fn resident_bytes() -> Result<u64> {
+    const PAGE_BYTES: u64 = 4096;
+    let text = fs::read_to_string("/proc/self/statm").context("cannot tell how much memory is used")?;
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    Ok(pages.context("cannot tell how much memory is used")? * PAGE_BYTES)
 }

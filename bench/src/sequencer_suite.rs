@@ -9,6 +9,7 @@ use crate::cli::SequencerArguments;
 use crate::first_number;
 use crate::instructions;
 use crate::machine::Machine;
+use crate::memory::resident_bytes;
 use crate::samples::Spread;
 use crate::sequencer_report::{Memory, Report, Row};
 use crate::transactions::{self, Run, Runner, Setting, Shape};
@@ -118,14 +119,6 @@ fn measure_memory(workspaces: u64) -> Result<Memory> {
         cache_bytes: statistics.cache_bytes,
         resident_growth: after.saturating_sub(before),
     })
-}
-
-/// What of this process is in memory.
-fn resident_bytes() -> Result<u64> {
-    const PAGE_BYTES: u64 = 4096;
-    let text = fs::read_to_string("/proc/self/statm").context("cannot tell how much memory is used")?;
-    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    Ok(pages.context("cannot tell how much memory is used")? * PAGE_BYTES)
 }
 
 /// Progress goes where it does not get between the results.

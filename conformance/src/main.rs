@@ -9,6 +9,7 @@
 
 mod acks;
 mod ids;
+mod leases;
 mod report;
 mod sequencer;
 
@@ -21,7 +22,8 @@ use crate::report::Report;
 /// A suite by name.
 type Suite = (&'static str, fn(&str) -> Result<Report>);
 
-const SUITES: &[Suite] = &[("acks", acks::run), ("ids", ids::run), ("sequencer", sequencer::run)];
+const SUITES: &[Suite] =
+    &[("acks", acks::run), ("ids", ids::run), ("leases", leases::run), ("sequencer", sequencer::run)];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

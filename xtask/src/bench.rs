@@ -8,12 +8,12 @@ use crate::arguments::Arguments;
 use crate::process::{cargo, exit_code, status};
 use crate::workspace::Workspace;
 
-const SUITES: &str = "`consensus`, `engine`, `log`, `partition`, `sequencer` and `store`";
+const SUITES: &str = "`consensus`, `engine`, `leases`, `log`, `partition`, `sequencer` and `store`";
 
 pub(crate) fn run(workspace: &Workspace, mut arguments: Arguments) -> Result<ExitCode> {
     match arguments.word().as_deref() {
         Some(suite @ ("log" | "store")) => beside_rivals(workspace, suite, arguments),
-        Some(suite @ ("consensus" | "engine" | "partition" | "sequencer")) => {
+        Some(suite @ ("consensus" | "engine" | "leases" | "partition" | "sequencer")) => {
             status(ours(suite).args(arguments.rest())).map(exit_code)
         }
         Some(other) => bail!("there is no benchmark `{other}`; there are {SUITES}"),

@@ -8,9 +8,11 @@ use crate::arguments::Arguments;
 use crate::process::{cargo_at_root, exit_code, status, succeeds};
 use crate::workspace::Workspace;
 
-const SOAKS: &str = "`log`, `properties` and `kill`";
+const SOAKS: &str = "`log`, `leases`, `properties` and `kill`";
 
 const LOG_SEEDS: u64 = 1000;
+/// More than ten times what `cargo xtask test` has time for.
+const LEASE_SCHEDULES: u64 = 50_000;
 const PROPERTIES_SEEDS: u64 = 20;
 /// As many as `cargo xtask test` has time for, ten times.
 const KILL_CYCLES: u64 = 500;
@@ -32,6 +34,7 @@ pub(crate) fn run(workspace: &Workspace, mut arguments: Arguments) -> Result<Exi
         Some("log") => (log, 0, LOG_SEEDS),
         Some("properties") => (properties, PROPERTIES_FROM, PROPERTIES_SEEDS),
         Some("kill") => return kill(workspace, arguments),
+        Some("leases") => return leases(workspace, arguments),
         Some(other) => bail!("nothing to soak is called `{other}`; there are {SOAKS}"),
         None => bail!("soak what? There are {SOAKS}"),
     };
@@ -60,6 +63,26 @@ fn properties(workspace: &Workspace, seeds: &Seeds) -> Result<ExitCode> {
     }
     println!("{} seeds passed", seeds.count);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Random schedules of a projection's domain.
+fn leases(workspace: &Workspace, mut arguments: Arguments) -> Result<ExitCode> {
+    let schedules = arguments.value("--schedules")?.unwrap_or(LEASE_SCHEDULES);
+    let from = arguments.value("--from")?.unwrap_or(0);
+    arguments.finish()?;
+    let mut command = cargo_at_root(workspace);
+    command.args([
+        "run",
+        "--release",
+        "--quiet",
+        "--package",
+        "gapless-projection",
+        "--example",
+        "soak",
+        "--",
+    ]);
+    command.args(["--schedules", &schedules.to_string(), "--from", &from.to_string()]);
+    status(&mut command).map(exit_code)
 }
 
 /// A server that is killed in the middle of writes, more often than in a test run, and at other moments.

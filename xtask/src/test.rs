@@ -111,7 +111,10 @@ fn doc_tests(workspace: &Workspace) -> Result<Outcome> {
 /// The tests that run under a scheduler of their own. They are apart because it replaces every lock of the crate, which
 /// must not happen to anybody else's build.
 fn interleavings(workspace: &Workspace) -> Result<Outcome> {
-    let arguments =
-        ["test", "--package", "gapless-sequencer", "--features", "shuttle", "--test", "interleavings"];
-    succeeds(cargo_at_root(workspace).args(arguments).args(["--", "--nocapture"])).map(Outcome::of)
+    let mut passed = true;
+    for package in ["gapless-sequencer", "gapless-projection"] {
+        let arguments = ["test", "--package", package, "--features", "shuttle", "--test", "interleavings"];
+        passed &= succeeds(cargo_at_root(workspace).args(arguments).args(["--", "--nocapture"]))?;
+    }
+    Ok(Outcome::of(passed))
 }

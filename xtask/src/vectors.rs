@@ -7,7 +7,7 @@ use crate::summary::Outcome;
 use crate::workspace::Workspace;
 
 /// Suites whose component exists. Each is a file of the same name among the vectors.
-const SUITES: &[&str] = &["acks", "ids", "sequencer"];
+const SUITES: &[&str] = &["acks", "ids", "leases", "sequencer"];
 
 pub(crate) fn step(workspace: &Workspace) -> Result<Outcome> {
     let mut failed = Vec::new();

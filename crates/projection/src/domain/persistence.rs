@@ -1,0 +1,162 @@
+//! How a domain comes back: opened from its last checkpoint, it is given the inputs behind it again.
+//!
+//! Rows and effects go to the store with each command; where the domain stands and what became of open slots is written when
+//! somebody needs it there, before a checkpoint or an image. The store has no journal, so a crash takes all of it back to the last
+//! checkpoint together.
+//!
+//! Invariants
+//! - A checkpoint holds rows, effects, slots and the place in the log, all of the same moment.
+//! - LOG-2: no checkpoint is ahead of what the owner has synced.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gapless_log::io::Io;
+use gapless_store::{Budget, Maintained, Offset, Options, Snapshot, Store, Synced};
+use gapless_types::LogIndex;
+
+use super::Domain;
+use super::header::Header;
+use super::window::Window;
+use crate::error::{CheckpointFailed, Fault, OpenError};
+use crate::mistakes::{Mistake, Mistakes};
+use crate::rows::{HEADER, Rows, slot_key};
+use crate::rule::Rules;
+use crate::settings::Settings;
+
+/// Bytes of merging that one step of maintenance does.
+const MAINTAIN_BYTES: u64 = 8 << 20;
+
+/// What a domain is opened with: always the same for a version of its projection.
+#[derive(Clone, Debug, Default)]
+pub struct Definition {
+    /// How it behaves.
+    pub settings: Settings,
+    /// What events do.
+    pub rules: Rules,
+}
+
+/// All of a domain's state at one moment, to be copied to another node.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// Every row of the store, as [`everything`](gapless_store::View::everything) gives them.
+    pub rows: Snapshot,
+    /// The first entry whose inputs are not all in it.
+    pub next: LogIndex,
+}
+
+impl Domain {
+    /// Opens a domain: a new one, or one as of its last checkpoint. Inputs from [`next_entry`](Self::next_entry) on come again.
+    ///
+    /// # Errors
+    /// If a setting is beyond its limit, or the store cannot be used.
+    pub fn open(
+        io: Arc<dyn Io>,
+        directory: impl Into<PathBuf>,
+        definition: Definition,
+        options: Options,
+        budget: &Budget,
+    ) -> Result<Self, OpenError> {
+        definition.settings.check()?;
+        let (store, _) = Store::open(io, directory, options, budget)?;
+        let Definition { settings, rules } = definition;
+        let header = match store.get(HEADER).map_err(Fault::from)? {
+            Some(bytes) => Header::decode(&bytes).map_err(Fault::from)?,
+            None => Header::default(),
+        };
+        let window = Window::new(header.watermark + 1, settings.key_serial);
+        let mut domain = Self {
+            settings,
+            rules,
+            rows: Rows::new(store),
+            header,
+            window,
+            given_up: Vec::new(),
+            scratch: Vec::new(),
+            mistakes: Mistakes::default(),
+            stopped: None,
+        };
+        domain.load()?;
+        Ok(domain)
+    }
+
+    /// Tells the domain to make a mistake from now on.
+    #[cfg(feature = "faults")]
+    pub fn make(&mut self, mistake: Option<crate::mistakes::Mistake>) {
+        self.mistakes.made = mistake;
+    }
+
+    /// The first entry whose inputs are not all applied.
+    pub fn next_entry(&self) -> LogIndex {
+        LogIndex::new(self.header.whole_entries())
+    }
+
+    /// The first entry whose inputs are not all in the checkpoint: the log is needed from there on.
+    pub fn checkpointed_entry(&self) -> LogIndex {
+        LogIndex::new(self.rows.store.checkpoint_offset().get())
+    }
+
+    /// Whether a checkpoint should be made soon.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.rows.store.wants_checkpoint()
+    }
+
+    /// Makes the state durable. Everything it follows from has to be on stable storage: `synced` is the last entry of which that is
+    /// known.
+    ///
+    /// # Panics
+    /// LOG-2 if the domain has applied more.
+    ///
+    /// # Errors
+    /// If the domain has stopped, or the store cannot be written: the checkpoint before stays valid.
+    pub fn checkpoint(&mut self, synced: LogIndex) -> Result<(), CheckpointFailed> {
+        let entries = self.header.whole_entries();
+        let synced = Synced::by_a_sync_up_to(Offset::new(synced.get().saturating_add(1)));
+        if self.mistakes.makes(Mistake::TwoWrites) {
+            self.rows.store.checkpoint(Offset::new(entries), synced)?;
+            self.flush()?;
+            return Ok(());
+        }
+        self.flush()?;
+        self.rows.store.checkpoint(Offset::new(entries), synced)?;
+        Ok(())
+    }
+
+    /// Merges files that are due, a bounded step of it; whether there is more.
+    ///
+    /// # Errors
+    /// If the store cannot be read or written.
+    pub fn maintain(&mut self) -> Result<bool, CheckpointFailed> {
+        Ok(self.rows.store.maintain(MAINTAIN_BYTES)? != Maintained::Idle)
+    }
+
+    /// All of the state, for another node.
+    ///
+    /// # Errors
+    /// If the domain has stopped, or its store takes no more.
+    pub fn image(&mut self) -> Result<Image, Fault> {
+        self.flush()?;
+        Ok(Image { rows: self.rows.store.snapshot(), next: self.next_entry() })
+    }
+
+    /// Brings the rows of open slots and the header up to now.
+    pub(super) fn flush(&mut self) -> Result<(), Fault> {
+        if let Some(fault) = &self.stopped {
+            return Err(fault.clone());
+        }
+        self.write_slots_and_header().inspect_err(|fault| self.stopped = Some(fault.clone()))
+    }
+
+    fn write_slots_and_header(&mut self) -> Result<(), Fault> {
+        for (number, slot) in self.window.iter_mut().filter(|(_, slot)| slot.is_dirty) {
+            self.scratch.clear();
+            slot.encode(&mut self.scratch);
+            self.rows.put(&slot_key(b's', number), &self.scratch)?;
+            slot.is_dirty = false;
+            slot.has_row = true;
+        }
+        self.header.encode(&mut self.scratch);
+        self.rows.put(HEADER, &self.scratch)?;
+        self.rows.apply()
+    }
+}

@@ -1,0 +1,63 @@
+//! What stops a domain: the world failed, or what is stored is not what was written.
+
+use gapless_log::input::Malformed;
+use gapless_store::{
+    ApplyError, BatchError, CheckpointError, MaintainError, OpenError as StoreOpenError, ReadError,
+};
+use thiserror::Error;
+
+use crate::settings::InvalidSetting;
+
+/// Why a domain has stopped. Opened again, it goes on from its checkpoint.
+#[derive(Clone, Debug, Error)]
+pub enum Fault {
+    /// The store could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The store did not take a batch: the memory of the node is full.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// A row beyond the limits of the store: one of ours was not kept.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// What is stored is not what was written: discard the store, and fold the log again.
+    #[error("the state of a projection is malformed: {0}")]
+    Malformed(&'static str),
+    /// It was given an event beyond the limits.
+    #[error("an event beyond the limits was routed to a projection")]
+    Event,
+}
+
+impl From<Malformed> for Fault {
+    fn from(Malformed(what): Malformed) -> Self {
+        Self::Malformed(what)
+    }
+}
+
+/// Why a domain could not be opened.
+#[derive(Clone, Debug, Error)]
+pub enum OpenError {
+    /// A setting beyond its limit.
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
+    /// The store could not be opened.
+    #[error(transparent)]
+    Store(#[from] StoreOpenError),
+    /// What it holds could not be used.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// Why a checkpoint was not made. The one before it stays valid.
+#[derive(Clone, Debug, Error)]
+pub enum CheckpointFailed {
+    /// The domain has stopped.
+    #[error(transparent)]
+    Stopped(#[from] Fault),
+    /// The store could not be written.
+    #[error(transparent)]
+    Store(#[from] CheckpointError),
+    /// Files of the store could not be merged.
+    #[error(transparent)]
+    Maintain(#[from] MaintainError),
+}
