@@ -9,6 +9,7 @@ use crate::consensus_suite::ConsensusArguments;
 use crate::engine_suite::EngineArguments;
 use crate::leases_suite::LeasesArguments;
 use crate::partition_suite::PartitionArguments;
+use crate::server_suite::ServerArguments;
 use crate::store_suite::{OurStoreArguments, StoreArguments};
 
 #[derive(Debug, Parser)]
@@ -35,6 +36,11 @@ pub(crate) enum Command {
     /// Transactions to be counted by callgrind
     #[command(hide = true)]
     SequencerProbe(ProbeArguments),
+    /// The server beside one that does nothing
+    Server(ServerArguments),
+    /// The server that does nothing
+    #[command(hide = true)]
+    EchoServer,
     /// The store of derived state beside its rivals
     Store(StoreArguments),
     /// One run of our store in this process, as JSON

@@ -8,6 +8,7 @@ mod bars;
 mod cli;
 mod consensus_suite;
 mod counting_io;
+mod echo_server;
 mod engine_isolation;
 mod engine_load;
 mod engine_report;
@@ -36,6 +37,9 @@ mod rival;
 mod samples;
 mod sequencer_report;
 mod sequencer_suite;
+mod server_process;
+mod server_report;
+mod server_suite;
 mod store_suite;
 mod transactions;
 // The rivals are measured in a workspace of their own, with the same workload.
@@ -58,6 +62,8 @@ fn main() -> Result<()> {
         Command::Partition(arguments) => partition_suite::run(&arguments),
         Command::Sequencer(arguments) => sequencer_suite::run(&arguments),
         Command::SequencerProbe(arguments) => instructions::probe(&arguments),
+        Command::Server(arguments) => server_suite::run(&arguments),
+        Command::EchoServer => echo_server::run(),
         Command::Store(arguments) => store_suite::run(&arguments),
         Command::OurStore(arguments) => store_suite::run_ours(&arguments),
     }

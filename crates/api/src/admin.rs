@@ -2,6 +2,9 @@
 //!
 //! Must not know: sockets, who asks.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use gapless_engine::types::{LogIndex, PartitionOffset};
 use gapless_engine::{Engine, PartitionReport, PartitionState};
 
@@ -19,12 +22,18 @@ pub struct AdminCalls {
     /// As the server is called by others.
     pub(crate) version: &'static str,
     pub(crate) other_nodes: OtherNodes,
+    connections: Arc<AtomicU64>,
 }
 
 impl AdminCalls {
     /// The calls, answered by this engine.
     pub fn new(engine: Engine, version: &'static str, other_nodes: OtherNodes) -> Self {
-        Self { engine, version, other_nodes }
+        Self { engine, version, other_nodes, connections: Arc::default() }
+    }
+
+    /// How many are connected, kept by whoever accepts them.
+    pub fn connections(&self) -> Arc<AtomicU64> {
+        self.connections.clone()
     }
 
     /// How every partition does on this node.
@@ -151,6 +160,18 @@ impl AdminCalls {
             snapshot_index: index(progress.snapshot),
             alarms: self.engine.alarms(),
             version: self.version.to_owned(),
+            resources: Some(self.resources()),
+        }
+    }
+
+    fn resources(&self) -> v1::NodeResources {
+        let counted = self.engine.statistics();
+        v1::NodeResources {
+            writes_in_flight: counted.in_flight as u64,
+            admitted_bytes: counted.admitted_bytes,
+            memtable_bytes: counted.memtable_bytes,
+            cached_bytes: counted.cached_bytes,
+            connections: self.connections.load(Ordering::Relaxed),
         }
     }
 

@@ -75,7 +75,8 @@ impl Client {
         self
     }
 
-    pub(crate) fn options(&self) -> Options {
+    /// How it behaves.
+    pub fn options(&self) -> Options {
         self.options
     }
 

@@ -11,6 +11,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -41,6 +42,7 @@ pub(crate) async fn run(
     listener: TcpListener,
     router: Router,
     limits: Limits,
+    connected: Arc<AtomicU64>,
     mut closing: watch::Receiver<bool>,
 ) {
     let places = Arc::new(Semaphore::new(limits.connections));
@@ -59,15 +61,32 @@ pub(crate) async fn run(
             continue;
         };
         let connection = serve(stream, peer, router.clone(), builder.clone(), limits, closing.clone());
+        let counted = Counted::new(connected.clone());
         tokio::spawn(async move {
             connection.await;
-            drop(place);
+            drop((counted, place));
         });
     }
     drop(listener);
     let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
     let everybody_left = places.acquire_many(all);
     let _ = tokio::time::timeout(limits.drain, everybody_left).await;
+}
+
+/// One connection, counted for as long as it is there, whatever ends it.
+struct Counted(Arc<AtomicU64>);
+
+impl Counted {
+    fn new(connected: Arc<AtomicU64>) -> Self {
+        connected.fetch_add(1, Ordering::Relaxed);
+        Self(connected)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 fn builder(limits: Limits) -> Builder<TokioExecutor> {

@@ -2,6 +2,7 @@
 //!
 //! Must not know: what the commands do.
 
+mod bench;
 mod client;
 mod node;
 
@@ -9,9 +10,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::bench::{BenchCommand, LoadArguments};
 pub(crate) use self::client::{
     ClusterCommand, Connection, EntityCommand, NamespaceCommand, PartitionsArguments, ProofArguments,
-    ReadArguments, RecordCommand, SequencesArguments, WriteArguments,
+    ReadArguments, RecordCommand, SequencesArguments, TopArguments, WriteArguments,
 };
 pub(crate) use self::node::{DevArguments, ReferencePage, ServeArguments};
 
@@ -67,6 +69,8 @@ pub(crate) enum Command {
     },
     /// How partitions do: state, watermarks, backlog
     Partitions(PartitionsArguments),
+    /// How a node does, live: rates, watermarks, partitions with the most to do first
+    Top(TopArguments),
     /// Nodes
     Cluster {
         #[command(subcommand)]
@@ -75,6 +79,12 @@ pub(crate) enum Command {
     /// Fetches the proof of an event, and verifies it here
     #[command(after_help = client::PROOF_EXAMPLES)]
     Proof(ProofArguments),
+    /// Puts load on a server, and shows throughput and latencies
+    #[command(long_about = bench::BENCH_ABOUT, after_help = bench::BENCH_EXAMPLES)]
+    Bench {
+        #[command(subcommand)]
+        command: BenchCommand,
+    },
     /// A demonstration without a server: a ledger, a killed process, and numbers without a gap
     #[command(long_about = DEMO_ABOUT, after_help = DEMO_EXAMPLES)]
     Demo(DemoArguments),

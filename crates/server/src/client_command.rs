@@ -10,6 +10,7 @@ pub(crate) mod proof;
 pub(crate) mod read;
 pub(crate) mod record;
 pub(crate) mod sequences;
+pub(crate) mod top;
 pub(crate) mod write;
 
 use std::future::Future;
@@ -22,7 +23,7 @@ use crate::refusal::Refusal;
 use crate::serve_command::runtime;
 
 /// Runs something that asks, until it is done.
-fn ask<T>(connection: &Connection, asking: impl AsyncFnOnce(Client) -> Result<T>) -> Result<T> {
+pub(crate) fn ask<T>(connection: &Connection, asking: impl AsyncFnOnce(Client) -> Result<T>) -> Result<T> {
     let addresses = connection.server.clone();
     let client = Client::new(&addresses)
         .map_err(|error| Refusal::new(error.to_string(), "give one with --server or GAPLESS_SERVER"))?;
@@ -31,7 +32,7 @@ fn ask<T>(connection: &Connection, asking: impl AsyncFnOnce(Client) -> Result<T>
 }
 
 /// An answer, or why there is none and what to do next.
-async fn answer<T>(
+pub(crate) async fn answer<T>(
     asked: impl Future<Output = std::result::Result<T, Error>>,
     connection: &Connection,
 ) -> Result<T> {
@@ -39,7 +40,7 @@ async fn answer<T>(
 }
 
 /// What went wrong, with what to do next.
-fn explained(error: Error, connection: &Connection) -> anyhow::Error {
+pub(crate) fn explained(error: Error, connection: &Connection) -> anyhow::Error {
     let refusal = match error {
         Error::Refused(refused) => {
             let code = refused.code().as_str_name().trim_start_matches("WRITE_ERROR_CODE_").to_owned();

@@ -5,6 +5,7 @@
 //!
 //! Must not know: how any command does its work.
 
+mod bench_command;
 mod cli;
 mod client_command;
 mod config;
@@ -45,8 +46,10 @@ fn run(cli: &Cli, out: &mut dyn Write) -> Result<()> {
         Command::Sequences(arguments) => client_command::sequences::run(arguments, out),
         Command::Namespace { command } => client_command::namespace::run(command, out),
         Command::Partitions(arguments) => client_command::partitions::run(arguments, out),
+        Command::Top(arguments) => client_command::top::run(arguments, out),
         Command::Cluster { command } => client_command::cluster::run(command, out),
         Command::Proof(arguments) => client_command::proof::run(arguments, out),
+        Command::Bench { command } => bench_command::run(command, out),
         Command::Demo(arguments) => demo::run(arguments, out),
         Command::DemoWriter { ledger } => demo::writer::run(ledger, out),
         Command::Verify(arguments) => verify_command::run(arguments, out),

@@ -17,6 +17,9 @@ pub(crate) use indicatif::{HumanBytes as Bytes, HumanCount as Count};
 /// Columns of a screen that does not say how many it has.
 const DEFAULT_COLUMNS: usize = 100;
 
+/// Home, and everything below it cleared: the next frame takes the place of the one before on a terminal.
+pub(crate) const CLEAR: &str = "\u{1b}[H\u{1b}[J";
+
 /// On which side the cells of a column line up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {

@@ -117,6 +117,7 @@ impl Server {
         let (serving, served) = watch::channel(false);
         let ledger = LedgerCalls::new(engine.clone());
         let admin = AdminCalls::new(engine.clone(), env!("CARGO_PKG_VERSION"), config.other_nodes);
+        let connected = admin.connections();
         let barriers = Arc::new(Rates::default());
         let http = Http {
             engine: engine.clone(),
@@ -135,7 +136,7 @@ impl Server {
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?);
         let router = routes.prepare().into_axum_router().merge(http::router(http)).fallback(http::nowhere);
-        let accepting = tokio::spawn(accept::run(listener, router, config.limits, closed));
+        let accepting = tokio::spawn(accept::run(listener, router, config.limits, connected, closed));
         tokio::spawn(tell_health(engine, health.clone(), serving, closing.subscribe()));
         Ok(Self { address, closing, accepting, health })
     }

@@ -224,6 +224,22 @@ pub(crate) struct PartitionsArguments {
     pub(crate) connection: Connection,
 }
 
+/// What to watch.
+#[derive(Debug, Args)]
+pub(crate) struct TopArguments {
+    /// One frame, over one interval, and no more
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Time between two frames
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = humantime::parse_duration)]
+    pub(crate) interval: Duration,
+    /// Most partitions to show
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) lines: usize,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
 /// What to do with nodes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {

@@ -1,6 +1,6 @@
 //! `gapless partitions`.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -8,29 +8,41 @@ use gapless_api::json::to_json;
 use gapless_client::{Client, v1};
 
 use super::{answer, ask};
-use crate::cli::{DumpForm, PartitionsArguments};
-use crate::output::{Side, table, write_json_line, write_table};
+use crate::cli::{Connection, DumpForm, PartitionsArguments};
+use crate::output::{CLEAR, Side, table, write_json_line, write_table};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &PartitionsArguments, out: &mut dyn Write) -> Result<()> {
     ask(&arguments.connection, async |client| {
         loop {
-            show(&all(&client, arguments).await?, arguments.connection.output, out)?;
+            let namespace = arguments.namespace.clone().unwrap_or_default();
+            let found = all_partitions(&client, namespace, &arguments.connection).await?;
+            if arguments.watch && std::io::stdout().is_terminal() {
+                write!(out, "{CLEAR}")?;
+            }
+            show(&found, arguments.connection.output, out)?;
             out.flush()?;
             if !arguments.watch {
                 return Ok(());
             }
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+                _ = tokio::signal::ctrl_c() => return Ok(()),
+            }
         }
     })
 }
 
-async fn all(client: &Client, arguments: &PartitionsArguments) -> Result<Vec<v1::Partition>> {
+/// All partitions, or those of a namespace.
+pub(super) async fn all_partitions(
+    client: &Client,
+    namespace: String,
+    connection: &Connection,
+) -> Result<Vec<v1::Partition>> {
     let mut found = Vec::new();
-    let namespace = arguments.namespace.clone().unwrap_or_default();
     let mut request = v1::ListPartitionsRequest { namespace, page_size: 1000, page_token: String::new() };
     loop {
-        let page = answer(client.list_partitions(request.clone()), &arguments.connection).await?;
+        let page = answer(client.list_partitions(request.clone()), connection).await?;
         found.extend(page.partitions);
         request.page_token = page.next_page_token;
         if request.page_token.is_empty() {
@@ -39,11 +51,13 @@ async fn all(client: &Client, arguments: &PartitionsArguments) -> Result<Vec<v1:
     }
 }
 
+/// The state of a partition in a word or two.
+pub(super) fn state(found: &v1::Partition) -> String {
+    let state = found.state().as_str_name().trim_start_matches("PARTITION_STATE_").to_lowercase();
+    if found.frozen { format!("{state}, frozen") } else { state }
+}
+
 fn show(partitions: &[v1::Partition], form: DumpForm, out: &mut dyn Write) -> Result<()> {
-    let state = |found: &v1::Partition| {
-        let state = found.state().as_str_name().trim_start_matches("PARTITION_STATE_").to_lowercase();
-        if found.frozen { format!("{state}, frozen") } else { state }
-    };
     match form {
         DumpForm::Json => {
             partitions.iter().try_for_each(|found| write_json_line(out, &to_json("Partition", found)))

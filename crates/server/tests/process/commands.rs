@@ -205,3 +205,53 @@ fn shells_get_their_completions() {
         assert!(String::from_utf8(output.stdout).unwrap().contains("namespace"));
     }
 }
+
+#[test]
+fn top_shows_a_frame_and_a_watch_goes_on_until_it_is_interrupted() {
+    let (_dir, process) = shop();
+    process.says(&["write", "shop/1", "First"]);
+    let frame = json(&process.says(&["top", "--once", "--interval", "50ms", "-o", "json"]));
+    assert_eq!(
+        (&frame["is_leader"], &frame["takes_writes"], &frame["members"]),
+        (&true.into(), &true.into(), &1.into())
+    );
+    assert_eq!(frame["partitions"].as_array().unwrap().len(), 2);
+    assert!(frame["connections"].as_u64().unwrap() >= 1, "the one that asks: {frame}");
+    let text = process.says(&["top", "--once", "--interval", "50ms", "--lines", "1"]);
+    assert!(text.starts_with("node 1, leads, term ") && text.contains("and 1 more; --lines N"), "{text}");
+    assert!(text.contains("\nmemory      rows ") && text.contains("checkpoint"), "{text}");
+
+    for watching in
+        [&["top", "--interval", "50ms", "-o", "json"][..], &["partitions", "--watch", "-o", "json"]]
+    {
+        let mut command = program();
+        command.args(watching).env("GAPLESS_SERVER", &process.address).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        for _ in 0..3 {
+            json(&lines.next().unwrap().unwrap());
+        }
+        let asked =
+            std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(asked.success());
+        // What it says until then is read, so that it does not wait for us.
+        lines.for_each(drop);
+        assert!(child.wait().unwrap().success(), "{watching:?}");
+    }
+}
+
+#[test]
+fn members_of_a_server_that_runs_alone_cannot_be_changed_and_the_command_says_what_to_do() {
+    let (_dir, process) = shop();
+    for change in [
+        &["cluster", "add", "2", "127.0.0.1:1"][..],
+        &["cluster", "remove", "1"],
+        &["cluster", "transfer", "1"],
+    ] {
+        let refused = process.refuses(change);
+        assert!(
+            refused.contains("reaches no other node") && refused.contains("next: ask a server"),
+            "{refused}"
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! The server's figures for people and for programs, and the bars that are set for them.
+//!
+//! Must not know: how anything is measured.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use comfy_table::Table;
+use serde::Serialize;
+
+use crate::bars::{Bar, Limit, Unit, Verdict};
+use crate::machine::Machine;
+use crate::report::{bars_table, right_aligned, show, table};
+use crate::samples::Spread;
+use crate::server_process::Figures;
+use crate::server_suite::{Load, Round, Series};
+
+/// The rate of 256 clients, as a share of the echo's.
+const OF_ECHO: f64 = 0.7;
+/// What a single client may wait beyond one sync, in microseconds.
+const BEYOND_SYNC_US: f64 = 300.0;
+/// Durable events a second of one stream.
+const STREAM_PER_SECOND: f64 = 150_000.0;
+
+/// Everything that one run measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    machine: Machine,
+    quick: bool,
+    series: Vec<Series>,
+    bars: Vec<Bar>,
+}
+
+impl Report {
+    pub(crate) fn new(machine: Machine, quick: bool, series: Vec<Series>) -> Self {
+        let bars = series.iter().filter_map(bar).collect();
+        Self { machine, quick, series, bars }
+    }
+
+    pub(crate) fn write_json(&self, path: &Path) -> Result<()> {
+        let mut json = serde_json::to_vec_pretty(self)?;
+        json.push(b'\n');
+        fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    pub(crate) fn write_tables(&self, output: &mut impl Write) -> Result<()> {
+        writeln!(output, "{}\n", self.machine.line())?;
+        writeln!(output, "Events of 256 bytes: medians over rounds\n\n{}\n", self.figures())?;
+        writeln!(output, "Ratios within a round: median (lowest to highest)\n\n{}\n", self.ratios())?;
+        if !self.bars.is_empty() {
+            let missed = self.bars.iter().filter(|bar| bar.verdict != Verdict::Met).count();
+            writeln!(output, "Bars\n\n{}\n", bars_table(&self.bars))?;
+            writeln!(output, "{} of {} bars met", self.bars.len() - missed, self.bars.len())?;
+        }
+        Ok(())
+    }
+
+    fn figures(&self) -> Table {
+        let headings = ["load", "who", "events/s", "p50 us", "p99 us", "p99.9 us", "server's CPUs", "errors"];
+        let mut figures = table(headings);
+        for series in &self.series {
+            type Of = fn(&Round) -> Figures;
+            let who: [(&str, Of); 2] = [("echo", |round| round.echo), ("gapless", |round| round.gapless)];
+            for (name, of) in who {
+                let median = |value: fn(&Figures) -> f64| {
+                    Spread::of(series.rounds.iter().map(|round| value(&of(round)))).median
+                };
+                let errors: u64 = series.rounds.iter().map(|round| of(round).errors).sum();
+                figures.add_row([
+                    series.load.name(),
+                    name.to_owned(),
+                    format!("{:.0}", median(|figures| figures.per_second)),
+                    format!("{:.0}", median(|figures| figures.p50_us)),
+                    format!("{:.0}", median(|figures| figures.p99_us)),
+                    format!("{:.0}", median(|figures| figures.p999_us)),
+                    format!("{:.2}", median(|figures| figures.busy_cpus)),
+                    errors.to_string(),
+                ]);
+            }
+        }
+        right_aligned(figures, [2, 3, 4, 5, 6, 7])
+    }
+
+    fn ratios(&self) -> Table {
+        let mut ratios = table(["load", "rate / echo", "p50 / echo", "p50 beyond a sync"]);
+        for series in &self.series {
+            let spread = |value: fn(&Round) -> f64| Spread::of(series.rounds.iter().map(value));
+            ratios.add_row([
+                series.load.name(),
+                show(Unit::Ratio, spread(|round| round.gapless.per_second / round.echo.per_second)),
+                show(Unit::Ratio, spread(|round| round.gapless.p50_us / round.echo.p50_us)),
+                show(Unit::Microseconds, spread(beyond_sync)),
+            ]);
+        }
+        right_aligned(ratios, [1, 2, 3])
+    }
+}
+
+fn beyond_sync(round: &Round) -> f64 {
+    round.gapless.p50_us - round.sync.p50_us
+}
+
+fn bar(series: &Series) -> Option<Bar> {
+    let spread = |value: fn(&Round) -> f64| Spread::of(series.rounds.iter().map(value));
+    let name = series.load.name();
+    match series.load {
+        Load::Unary(256) => Some(Bar::new(
+            format!("{name}: rate / echo"),
+            Unit::Ratio,
+            Limit::AtLeast(OF_ECHO),
+            spread(|round| round.gapless.per_second / round.echo.per_second),
+        )),
+        Load::Unary(1) => Some(Bar::new(
+            format!("{name}: p50 beyond a sync"),
+            Unit::Microseconds,
+            Limit::AtMost(BEYOND_SYNC_US),
+            spread(beyond_sync),
+        )),
+        Load::Stream(_) => Some(Bar::new(
+            format!("{name}: events a second"),
+            Unit::Count,
+            Limit::AtLeast(STREAM_PER_SECOND),
+            spread(|round| round.gapless.per_second),
+        )),
+        Load::Unary(_) | Load::Read(_) => None,
+    }
+}
