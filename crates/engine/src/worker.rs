@@ -18,6 +18,7 @@ use std::sync::{Arc, PoisonError};
 use gapless_partition::{ApplyError, Partition, Record};
 
 use crate::acks::Decided;
+use crate::counters::count;
 use crate::node::Node;
 use crate::slot::{Applied, PartitionState, Slot, Step, Work};
 use crate::watermarks::Reach;
@@ -67,6 +68,9 @@ async fn drive(node: &Arc<Node>, slot: &Arc<Slot>) {
     }
     let mut first = true;
     loop {
+        if !first {
+            count(&slot.reopenings);
+        }
         let end = match open(node, slot, first).await {
             Ok(()) => serve(node, slot).await,
             Err(end) => end,
@@ -167,6 +171,15 @@ fn apply_slice(node: &Node, slot: &Slot, slice: Vec<Work>) -> (Vec<Decided>, Res
     let mut guard = slot.partition();
     let partition = guard.as_mut().expect("a partition that serves is open");
     let mut decided = Vec::with_capacity(slice.iter().map(|work| work.commands.len()).sum());
+    // Writes share a slice, so this is a trace of its own; partition and log index join it to theirs.
+    let _step = tracing::debug_span!(
+        "apply",
+        partition = %slot.id,
+        first_log_index = slice.first().map(|work| work.index.get()),
+        last_log_index = slice.last().map(|work| work.index.get()),
+        records = decided.capacity(),
+    )
+    .entered();
     let applied = slice.into_iter().try_for_each(|work| apply_work(partition, work, &mut decided));
     let end = applied.map_err(|error| end_of(&error));
     let wants_checkpoint = end.is_ok() && partition.wants_checkpoint();

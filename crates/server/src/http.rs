@@ -7,7 +7,6 @@
 
 mod answer;
 mod events;
-mod metrics;
 mod openapi;
 mod origin;
 mod parts;
@@ -27,7 +26,8 @@ use gapless_engine::Engine;
 use prost::Message;
 use tokio::sync::watch;
 
-use self::answer::{json, refused};
+use self::answer::{json, refused, with_type};
+use crate::metrics::{CallId, Metrics};
 use crate::rate::Rates;
 use crate::server::Limits;
 
@@ -38,6 +38,7 @@ pub(crate) struct Http {
     pub(crate) ledger: LedgerCalls,
     pub(crate) admin: AdminCalls,
     pub(crate) limits: Limits,
+    pub(crate) metrics: Metrics,
     /// How often barriers are waited for.
     pub(crate) barriers: Arc<Rates>,
     pub(crate) serving: watch::Receiver<bool>,
@@ -179,16 +180,30 @@ pub(crate) fn router(http: Http) -> Router {
     let http = Arc::new(http);
     let mut router = Router::new();
     for route in routes() {
-        router = router.route(route.path, route.handler);
+        let call = http.metrics.traffic.http_call(route.call);
+        let named = axum::middleware::map_response(move |response| async move { with_call(response, call) });
+        router = router.route(route.path, route.handler.route_layer(named));
     }
     let router =
         router.route("/openapi.json", get(async || json(axum::http::StatusCode::OK, &openapi::document())));
     let router = router.layer(axum::middleware::from_fn(origin::check));
     router
-        .route("/metrics", get(|State(http): State<Arc<Http>>| async move { metrics::response(&http) }))
+        .route("/metrics", get(|State(http): State<Arc<Http>>| async move { metrics(&http) }))
         .route("/healthz", get(async || answer::plain(axum::http::StatusCode::OK, "the process runs\n")))
         .route("/readyz", get(|State(http): State<Arc<Http>>| async move { answer::ready(&http) }))
         .with_state(http)
+}
+
+/// An answer that says which call it is of, unless it does already.
+fn with_call(mut response: Response<Body>, call: CallId) -> Response<Body> {
+    response.extensions_mut().get_or_insert(call);
+    response
+}
+
+/// `GET /metrics`.
+fn metrics(http: &Http) -> Response<Body> {
+    let page = http.metrics.page(&http.engine);
+    with_type(axum::http::StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page)
 }
 
 /// A call with one answer.

@@ -194,5 +194,7 @@ fn server_sent(
         })
     };
     let events = until_closing(items, http.closing.clone()).map(sent);
-    with_type(StatusCode::OK, "text/event-stream", Body::from_stream(events))
+    let mut response = with_type(StatusCode::OK, "text/event-stream", Body::from_stream(events));
+    response.extensions_mut().insert(http.metrics.traffic.http_subscribe());
+    response
 }

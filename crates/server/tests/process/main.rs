@@ -4,4 +4,6 @@
 mod commands;
 mod configuration;
 mod kill;
+mod readiness;
 mod support;
+mod telemetry;
