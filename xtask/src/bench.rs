@@ -8,8 +8,7 @@ use crate::arguments::Arguments;
 use crate::process::{cargo, exit_code, status};
 use crate::workspace::Workspace;
 
-const SUITES: &str =
-    "`consensus`, `engine`, `leases`, `log`, `partition`, `sequencer`, `server` and `store`";
+const SUITES: &str = "`consensus`, `engine`, `leases`, `log`, `partition`, `sequencer`, `server` and `store`";
 
 pub(crate) fn run(workspace: &Workspace, mut arguments: Arguments) -> Result<ExitCode> {
     match arguments.word().as_deref() {

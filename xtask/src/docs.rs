@@ -9,7 +9,7 @@ use crate::process::cargo_at_root;
 use crate::workspace::Workspace;
 
 /// Pages, named as `gapless reference` names them.
-const PAGES: &[&str] = &["configuration"];
+const PAGES: &[&str] = &["configuration", "metrics"];
 
 pub(crate) fn run(workspace: &Workspace, arguments: Arguments) -> Result<ExitCode> {
     arguments.finish()?;

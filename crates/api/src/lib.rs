@@ -27,6 +27,7 @@ mod read_all;
 mod reading;
 pub mod settings;
 mod status;
+pub mod trace;
 pub mod write;
 mod write_stream;
 

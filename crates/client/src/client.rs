@@ -6,6 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::stream::{BoxStream, StreamExt};
+use gapless_api::trace::{TRACEPARENT, TraceContext};
 use gapless_api::v1::admin_client::AdminClient;
 use gapless_api::v1::ledger_client::LedgerClient;
 use gapless_api::{Problem, v1};
@@ -57,6 +58,7 @@ pub enum AddressError {
 pub struct Client {
     connections: Arc<Connections>,
     options: Options,
+    trace: Option<TraceContext>,
 }
 
 impl Client {
@@ -65,7 +67,11 @@ impl Client {
     /// # Errors
     /// If one of them is no address, or there is none.
     pub fn new(addresses: &[String]) -> Result<Self, AddressError> {
-        Ok(Self { connections: Arc::new(Connections::new(addresses)?), options: Options::default() })
+        Ok(Self {
+            connections: Arc::new(Connections::new(addresses)?),
+            options: Options::default(),
+            trace: None,
+        })
     }
 
     /// The same with other options.
@@ -73,6 +79,23 @@ impl Client {
     pub fn with(mut self, options: Options) -> Self {
         self.options = options;
         self
+    }
+
+    /// The same, whose calls are part of a trace: they say so in the header `traceparent`, and a server that keeps spans puts its own
+    /// below this one. Retries are calls of their own in the same trace.
+    #[must_use]
+    pub fn traced(mut self, trace: TraceContext) -> Self {
+        self.trace = Some(trace);
+        self
+    }
+
+    /// A request in the trace of this client, if it has one.
+    pub(crate) fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(value) = self.trace.and_then(|trace| trace.to_string().parse().ok()) {
+            request.metadata_mut().insert(TRACEPARENT, value);
+        }
+        request
     }
 
     /// How it behaves.
@@ -106,7 +129,7 @@ impl Client {
     {
         let mut attempts = Attempts::new(self.options.retry);
         loop {
-            let mut asked = Request::new(request.clone());
+            let mut asked = self.request(request.clone());
             asked.set_timeout(attempts.left());
             match ask(self.clone(), asked).await {
                 Ok(answer) => return Ok(answer.into_inner()),
@@ -127,7 +150,7 @@ impl Client {
     {
         let mut attempts = Attempts::new(self.options.retry);
         loop {
-            match ask(self.clone(), Request::new(request.clone())).await {
+            match ask(self.clone(), self.request(request.clone())).await {
                 Ok(answers) => return Ok(answers.into_inner()),
                 Err(status) => attempts.wait(self.turn(&status)).await?,
             }

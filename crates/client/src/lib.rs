@@ -4,6 +4,7 @@
 //! - One key for each intended write, kept over every retry: an answer that was lost is asked for again, and nothing happens twice.
 //! - Several addresses; whoever does not lead says who does, and is believed.
 //! - Retries wait, longer each time and never in step, and as long as the server asks for.
+//! - A place in a trace, sent along with every call: see [`Client::traced`].
 //! - Streams of writes and subscriptions that break off go on where they were.
 //!
 //! Must not know: how a ledger keeps its promises.
@@ -22,6 +23,7 @@ pub use backoff::Retry;
 pub use client::{AddressError, Client, Options};
 pub use embedded::Embedded;
 pub use error::Error;
+pub use gapless_api::trace::TraceContext;
 pub use gapless_api::{Problem, ProblemKind, Violation, v1};
 pub use key::random_key;
 pub use ledger::{Ledger, Stream};

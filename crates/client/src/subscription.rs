@@ -36,7 +36,8 @@ impl Following {
     async fn next(&mut self) -> Result<v1::SubscribeResponse, Error> {
         loop {
             let status = match &mut self.open {
-                None => match self.client.ledger().subscribe(self.request.clone()).await {
+                None => match self.client.ledger().subscribe(self.client.request(self.request.clone())).await
+                {
                     Ok(open) => {
                         self.open = Some(open.into_inner());
                         continue;

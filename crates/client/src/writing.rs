@@ -124,7 +124,7 @@ impl Writing {
             let request: v1::WriteRequest = receiver.recv().await?;
             Some((request, receiver))
         });
-        let answers = self.client.ledger().write_stream(sent).await?.into_inner();
+        let answers = self.client.ledger().write_stream(self.client.request(sent)).await?.into_inner();
         let unsent = self.pending.first_key_value().map_or(self.next, |(first, _)| *first);
         Ok(Open { sender: Some(sender), answers, unsent })
     }

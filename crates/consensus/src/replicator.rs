@@ -129,6 +129,10 @@ pub struct Statistics {
     pub snapshots_built: u64,
     /// Snapshots of others installed here.
     pub snapshots_installed: u64,
+    /// Times that a leader was seen to be elected.
+    pub elections: u64,
+    /// What each other member has, as far as a leader knows; empty for others.
+    pub followers: Vec<(NodeId, Option<LogIndex>)>,
     /// The first entry that may have been lost with the end of the log. As long as it was not passed, the node neither votes nor
     /// asks to lead.
     pub suspect: Option<LogIndex>,

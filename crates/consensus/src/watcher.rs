@@ -20,7 +20,7 @@ use crate::raft::{self, Group};
 use crate::replicator::{Leadership, Progress};
 use crate::storage::log_store::{LogStore, log_index};
 use crate::storage::state_machine::StateMachine;
-use crate::watermarks::{Watermarks, raise};
+use crate::watermarks::{Watermarks, count, raise};
 
 pub(crate) type Metrics = WatchReceiverOf<Group, RaftMetrics<Group>>;
 
@@ -73,6 +73,11 @@ impl Watcher {
         self.leadership.send_if_modified(|known| {
             let changed = *known != leadership && known.stopped.is_none();
             if changed {
+                let elected = leadership.leader.is_some()
+                    && (known.term, &known.leader) != (leadership.term, &leadership.leader);
+                if elected {
+                    count(&self.watermarks.counters.elections);
+                }
                 *known = leadership;
             }
             changed

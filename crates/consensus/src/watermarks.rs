@@ -31,6 +31,7 @@ pub(crate) struct Counters {
     pub(crate) dispatched: AtomicU64,
     pub(crate) snapshots_built: AtomicU64,
     pub(crate) snapshots_installed: AtomicU64,
+    pub(crate) elections: AtomicU64,
 }
 
 /// Counts one more.

@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use gapless_consensus::network::{Inbound, Network};
@@ -188,6 +189,12 @@ pub struct PartitionReport {
     pub queued_for: Option<Duration>,
     /// Times that it fell so far behind that it read from the replicated log.
     pub detachments: u64,
+    /// Times that it was opened again after a failure.
+    pub reopenings: u64,
+    /// Everything for it up to this entry has an outcome.
+    pub applied_through: Option<LogIndex>,
+    /// Idempotency keys that are known, expired ones among them.
+    pub known_keys: u64,
 }
 
 impl Engine {
@@ -318,7 +325,10 @@ impl Engine {
         let report = |slot: Arc<crate::slot::Slot>| {
             let backlog = slot.backlog();
             // One lock after the other, not one inside the other.
-            let marks = node.core().watermarks.marks(slot.id).unwrap_or_default();
+            let (marks, applied_through) = {
+                let core = node.core();
+                (core.watermarks.marks(slot.id).unwrap_or_default(), core.watermarks.applied_through(slot.id))
+            };
             let state = slot.state.borrow().clone();
             PartitionReport {
                 partition: slot.id,
@@ -328,6 +338,9 @@ impl Engine {
                 queued_bytes: backlog.bytes,
                 queued_for: backlog.waiting_since.map(|since| node.clock.monotonic().saturating_sub(since)),
                 detachments: backlog.detachments,
+                reopenings: slot.reopenings.load(Relaxed),
+                applied_through,
+                known_keys: slot.applied.borrow().known_keys,
             }
         };
         node.all_slots().into_iter().map(report).collect()

@@ -19,6 +19,7 @@ mod acks;
 pub mod admission;
 mod barriers;
 mod catalog;
+mod counters;
 mod cutting;
 mod dispatcher;
 mod domains;
@@ -55,6 +56,7 @@ mod write;
 
 pub use barriers::Target;
 pub use catalog::{Catalog, CatalogCommand, CatalogFileError, Namespace};
+pub use counters::{Rejected, WriteStatistics};
 pub use embedding::{EventProof, named_key};
 pub use engine::{Attach, Config, Engine, PartitionReport};
 pub use error::{BarrierError, Blocked, CatalogError, NotLeader, OpenError, ReadError, WriteError};

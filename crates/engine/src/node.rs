@@ -19,6 +19,7 @@ use tokio::sync::{Notify, SetOnce, watch};
 use crate::acks::Acks;
 use crate::admission::Admission;
 use crate::catalog::{Catalog, CatalogFile, StoredCatalog};
+use crate::counters::Counters;
 use crate::domains::Domains;
 use crate::engine::Config;
 use crate::entry::MachineVersion;
@@ -53,6 +54,7 @@ pub(crate) struct Node {
     pub(crate) recall: Recall,
     pub(crate) admission: Admission,
     pub(crate) acks: Acks,
+    pub(crate) counters: Counters,
     /// What domains of projections need of the replicated log.
     pub(crate) domains: Domains,
     /// The entry that is being dispatched or was, plus one.
@@ -200,6 +202,7 @@ impl Node {
             recall: Recall::new(config.recall),
             admission,
             acks: Acks::default(),
+            counters: Counters::default(),
             domains: Domains::new(config.domains.iter().cloned()),
             announced: AtomicU64::new(covered.map_or(0, |covered| covered.get() + 1)),
             replicator: SetOnce::new(),
@@ -281,15 +284,23 @@ impl Node {
         leaving.iter().any(|slot| slot.id.namespace == namespace)
     }
 
-    /// Something that an operator should see. What happens again and again is kept once, where it happened last.
+    /// Something that an operator should see. What happens again and again is kept once, where it happened last, and told once.
     pub(crate) fn alarm(&self, mut what: String) {
         what.truncate(what.floor_char_boundary(crate::limits::MAX_ALARM_BYTES));
         let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = alarms.len();
         alarms.retain(|alarm| *alarm != what);
+        let is_new = alarms.len() == known;
         if alarms.len() >= crate::limits::MAX_ALARMS {
             alarms.remove(0);
         }
-        alarms.push(what);
+        alarms.push(what.clone());
+        drop(alarms);
+        if is_new {
+            tracing::warn!("{what}");
+        } else {
+            tracing::debug!("{what}");
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Must not know: how a report travels, what was applied.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -152,14 +152,14 @@ pub(crate) async fn run(node: Arc<Node>, peers: Arc<dyn Peers>, interval: Durati
     let mut closing = node.closing.subscribe();
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut pace = Pace::default();
+    let (mut pace, mut stuck) = (Pace::default(), BTreeSet::new());
     loop {
         tokio::select! {
             biased;
             _ = closing.wait_for(|closing| *closing) => return,
             _ = ticks.tick() => {}
         }
-        report_backlogs(&node, &mut pace);
+        report_backlogs(&node, &mut pace, &mut stuck);
         let leadership = node.replicator().leadership().borrow().clone();
         let report = report_of(&node);
         match leadership.leader {
@@ -174,7 +174,7 @@ pub(crate) async fn run(node: Arc<Node>, peers: Arc<dyn Peers>, interval: Durati
 }
 
 /// Tells admission how far partitions and the node are behind.
-fn report_backlogs(node: &Node, pace: &mut Pace) {
+fn report_backlogs(node: &Node, pace: &mut Pace, stuck: &mut BTreeSet<PartitionId>) {
     let progress = *node.replicator().progress().borrow();
     node.admission.report_node(pace.backlog(progress.appended, progress.dispatched, node.clock.monotonic()));
     let dispatched = node.dispatched.borrow().map_or(0, LogIndex::get);
@@ -182,6 +182,31 @@ fn report_backlogs(node: &Node, pace: &mut Pace) {
         let oldest = slot.backlog().waiting_since;
         let through = node.core().watermarks.applied_through(slot.id).map_or(0, LogIndex::get);
         node.admission.report(slot.id, Backlog { oldest, lag: dispatched.saturating_sub(through) });
+        tell_if_stuck(node, slot.id, oldest, stuck);
+    }
+}
+
+/// Says when a partition gets stuck, and when it moves again.
+fn tell_if_stuck(
+    node: &Node,
+    partition: PartitionId,
+    oldest: Option<Duration>,
+    stuck: &mut BTreeSet<PartitionId>,
+) {
+    let limit = node.admission.limits().frozen_age;
+    let is_stuck = oldest.is_some_and(|oldest| node.clock.monotonic().saturating_sub(oldest) > limit);
+    match (is_stuck, stuck.contains(&partition)) {
+        (true, false) => {
+            stuck.insert(partition);
+            node.alarm(format!(
+                "partition {partition} is stuck: what it should apply waits for over {limit:?}"
+            ));
+        }
+        (false, true) => {
+            stuck.remove(&partition);
+            tracing::info!("partition {partition} moves again");
+        }
+        _ => {}
     }
 }
 

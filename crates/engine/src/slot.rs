@@ -15,7 +15,7 @@
 //! Must not know: what commands mean, how an order is agreed on.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -90,6 +90,8 @@ pub(crate) struct Slot {
     pub(crate) closing: watch::Sender<bool>,
     /// Whether it certainly had an outcome when the node was opened.
     begun: AtomicBool,
+    /// Times that it was opened again after a failure.
+    pub(crate) reopenings: AtomicU64,
     /// One reader at a time waits for the partition on a thread: more would use up the threads of all others (ISO-1).
     readers: Arc<Semaphore>,
 }
@@ -110,6 +112,7 @@ impl Slot {
             applied: watch::Sender::default(),
             closing: watch::Sender::new(false),
             begun: AtomicBool::new(false),
+            reopenings: AtomicU64::new(0),
             readers: Arc::new(Semaphore::new(1)),
         }
     }

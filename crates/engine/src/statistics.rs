@@ -1,6 +1,7 @@
 //! What a node counts about itself.
 
 use crate::admission::Scope;
+use crate::counters::WriteStatistics;
 use crate::engine::Engine;
 
 /// Counters and sizes of a node, as they are now.
@@ -8,6 +9,8 @@ use crate::engine::Engine;
 pub struct Statistics {
     /// Consensus and the replicated log.
     pub consensus: gapless_consensus::Statistics,
+    /// What became of writes.
+    pub writes: WriteStatistics,
     /// Writes that were proposed and have no outcome yet.
     pub in_flight: usize,
     /// Keys that are in flight, also those that nobody waits for any more.
@@ -32,6 +35,7 @@ impl Engine {
         let budget = &node.partition_options.budget;
         Statistics {
             consensus: node.replicator().statistics(),
+            writes: node.counters.read(),
             in_flight: node.acks.len(),
             keys_in_flight: node.recall.in_flight(),
             recalled: node.recall.known(),

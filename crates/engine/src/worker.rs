@@ -21,6 +21,7 @@ use gapless_types::PartitionId;
 use tokio::task::JoinHandle;
 
 use crate::acks::Decided;
+use crate::counters::count;
 use crate::node::Node;
 use crate::slot::{Applied, PartitionState, Slot, Step, Work};
 use crate::watermarks::Reach;
@@ -70,6 +71,9 @@ async fn drive(node: &Arc<Node>, slot: &Arc<Slot>) {
     }
     let mut first = true;
     loop {
+        if !first {
+            count(&slot.reopenings);
+        }
         let end = match open(node, slot, first).await {
             Ok(()) => serve(node, slot).await,
             Err(end) => end,
@@ -214,6 +218,15 @@ impl Telling {
 fn apply_slice(node: &Arc<Node>, slot: &Slot, slice: Vec<Work>) -> (Telling, Result<(), End>) {
     let mut guard = slot.partition();
     let partition = guard.as_mut().expect("a partition that serves is open");
+    // Writes share a slice, so this is a trace of its own; partition and log index join it to theirs.
+    let _step = tracing::debug_span!(
+        "apply",
+        partition = %slot.id,
+        first_log_index = slice.first().map(|work| work.index.get()),
+        last_log_index = slice.last().map(|work| work.index.get()),
+        records = slice.iter().map(|work| work.commands.len()).sum::<usize>(),
+    )
+    .entered();
     let mut telling = Telling::new(node, slot.id);
     let applied = slice.into_iter().try_for_each(|work| apply_work(partition, work, &mut telling));
     let end = applied.map_err(|error| end_of(&error));

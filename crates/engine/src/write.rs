@@ -8,8 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use gapless_partition::{AtCap, Command, Outcome, Refusal, RefusalCode, RequestDigest, Violation, Write};
 use gapless_types::{ClientId, IdempotencyKey, PartitionId};
+use tracing::{Instrument, debug_span};
 
 use crate::admission;
+use crate::admission::Permit;
+use crate::counters::count;
 use crate::engine::Engine;
 use crate::error::{NotLeader, WriteError};
 use crate::proposing::{Request, Submission};
@@ -36,6 +39,23 @@ pub struct Acknowledgement {
     pub outcome: Arc<Outcome>,
     /// Whether it had been decided before this request came.
     pub duplicate: bool,
+}
+
+impl Acknowledgement {
+    /// The last step in a trace: where the write stands, never what it says.
+    fn tell(&self, partition: PartitionId) {
+        let step = debug_span!(
+            "ack",
+            partition = %partition,
+            duplicate = self.duplicate,
+            log_index = tracing::field::Empty,
+            partition_offset = tracing::field::Empty,
+        );
+        if let (false, Outcome::Committed(committed)) = (step.is_disabled(), &*self.outcome) {
+            step.record("log_index", committed.log_index.get());
+            step.record("partition_offset", committed.partition_offset.get());
+        }
+    }
 }
 
 /// Where a write is when it has entered the corridor.
@@ -84,10 +104,17 @@ impl Engine {
     /// Steps 2 to 4: recall, admission, proposal.
     pub(crate) async fn enter(&self, passage: &Passage) -> Result<Step, WriteError> {
         self.await_leadership().await?;
-        match self.recall(passage)? {
-            Recalled::Known(outcome) => Ok(Step::Known(Acknowledgement { outcome, duplicate: true })),
+        let counters = &self.node().counters;
+        match self.recall(passage).inspect_err(|error| counters.rejected(error))? {
+            Recalled::Known(outcome) => {
+                count(&counters.recalled);
+                Ok(Step::Known(Acknowledgement { outcome, duplicate: true }))
+            }
             Recalled::Reused => Ok(Step::Known(reused())),
-            Recalled::InFlight(waiter) => Ok(Step::Waits { waiter, joined: true }),
+            Recalled::InFlight(waiter) => {
+                count(&counters.joined);
+                Ok(Step::Waits { waiter, joined: true })
+            }
             Recalled::New(flight) => {
                 let waiter = flight.waiter();
                 self.admit_and_propose(passage, flight).await?;
@@ -98,24 +125,33 @@ impl Engine {
 
     /// Step 8: the acknowledgement. What came to nothing on the way enters again.
     pub(crate) async fn walk_on(&self, passage: &Passage, step: Step) -> Result<Acknowledgement, WriteError> {
+        let counters = &self.node().counters;
         let mut step = step;
-        loop {
+        let acknowledgement = loop {
             let (waiter, joined) = match step {
-                Step::Known(acknowledgement) => return Ok(acknowledgement),
+                Step::Known(acknowledgement) => break acknowledgement,
                 Step::Waits { waiter, joined } => (waiter, joined),
             };
-            match waiter.answer().await {
+            let commit_wait = debug_span!("commit_wait", partition = %passage.partition);
+            match waiter.answer().instrument(commit_wait).await {
                 Answer::Outcome(outcome) => {
+                    counters.decided(&outcome);
                     let acknowledgement = acknowledged(outcome);
                     let duplicate = acknowledgement.duplicate || joined;
-                    return Ok(Acknowledgement { duplicate, ..acknowledgement });
+                    break Acknowledgement { duplicate, ..acknowledgement };
                 }
-                Answer::Reused => return Ok(reused()),
+                Answer::Reused => break reused(),
                 Answer::NotLeading => return Err(self.not_taking_writes()),
                 // Nothing was written, and the key is free.
-                Answer::Again => step = self.enter(passage).await?,
+                Answer::Again => {
+                    count(&counters.proposed_again);
+                    step = self.enter(passage).await?;
+                }
             }
-        }
+        };
+        counters.answered(&acknowledgement);
+        acknowledgement.tell(passage.partition);
+        Ok(acknowledgement)
     }
 
     /// Step 1, as far as it is the engine's: where the write goes, and that it can be decided at all.
@@ -169,6 +205,7 @@ impl Engine {
 
     /// Step 2.
     fn recall(&self, passage: &Passage) -> Result<Recalled, WriteError> {
+        let _step = debug_span!("recall", partition = %passage.partition).entered();
         let node = self.node();
         let window = Window { now: node.core().time, millis: passage.window_ms };
         node.recall
@@ -180,12 +217,20 @@ impl Engine {
     async fn admit_and_propose(&self, passage: &Passage, flight: Flight) -> Result<(), WriteError> {
         let node = self.node();
         let partition = passage.partition;
-        self.check_partition(partition)?;
-        let request =
-            admission::Request { partition, bytes: passage.command.len() as u64, key: passage.identity.key };
-        let permit = node.admission.admit(request)?;
+        let permit = self.admit(passage).inspect_err(|error| node.counters.rejected(error))?;
         let submission = Submission { partition, command: passage.command.clone(), flight, permit };
-        self.requests().send(Request::Write(submission)).await.map_err(|_| WriteError::Closing)
+        let propose = debug_span!("propose", partition = %partition);
+        let handed_over = self.requests().send(Request::Write(submission)).instrument(propose);
+        handed_over.await.map_err(|_| WriteError::Closing)
+    }
+
+    /// Step 3.
+    fn admit(&self, passage: &Passage) -> Result<Permit, WriteError> {
+        let (partition, bytes) = (passage.partition, passage.command.len() as u64);
+        let _step = debug_span!("admission", partition = %partition, bytes).entered();
+        self.check_partition(partition)?;
+        let request = admission::Request { partition, bytes, key: passage.identity.key };
+        Ok(self.node().admission.admit(request)?)
     }
 
     /// Whether a partition takes writes: it is here, up, and knows fewer keys than its namespace allows.

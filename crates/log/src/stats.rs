@@ -22,6 +22,7 @@ pub(crate) struct Counters {
     pub(crate) checksum_errors: AtomicU64,
     pub(crate) scrubbed_bytes: AtomicU64,
     sync_latency: [AtomicU64; LATENCY_BUCKETS],
+    sync_nanoseconds: AtomicU64,
 }
 
 /// Adds to a counter.
@@ -35,6 +36,7 @@ impl Counters {
         let microseconds = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         let bucket = (u64::BITS - microseconds.leading_zeros()) as usize;
         add(&self.sync_latency[bucket.min(LATENCY_BUCKETS - 1)], 1);
+        add(&self.sync_nanoseconds, u64::try_from(latency.as_nanos()).unwrap_or(0));
     }
 
     /// The counters as they are; what is not counted here is left at 0.
@@ -54,6 +56,7 @@ impl Counters {
             checksum_errors: get(&self.checksum_errors),
             scrubbed_bytes: get(&self.scrubbed_bytes),
             sync_latency: LatencyHistogram(std::array::from_fn(|bucket| get(&self.sync_latency[bucket]))),
+            sync_time: Duration::from_nanos(get(&self.sync_nanoseconds)),
             queued_items: 0,
             queued_bytes: 0,
             segments: 0,
@@ -90,6 +93,8 @@ pub struct Statistics {
     pub scrubbed_bytes: u64,
     /// How long syncs took.
     pub sync_latency: LatencyHistogram,
+    /// How long all of them took together.
+    pub sync_time: Duration,
     /// Appends that wait for the writer now.
     pub queued_items: u64,
     /// Bytes that wait for the writer now.

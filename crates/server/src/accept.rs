@@ -11,11 +11,10 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -24,9 +23,12 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt;
+use tracing::Instrument;
 
+use crate::metrics::{Measured, Traffic};
 use crate::server::Limits;
 use crate::silence::Watched;
+use crate::tracing_request::Traced;
 
 /// How long nothing is accepted after the system could not: file handles have to come back first.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
@@ -37,12 +39,18 @@ const MAX_HEADER_BYTES: u32 = 32 << 10;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
+/// What is behind the door, and who counts at it.
+#[derive(Clone, Debug)]
+pub(crate) struct Door {
+    pub(crate) router: Router,
+    pub(crate) traffic: Arc<Traffic>,
+}
+
 /// Serves until it is told to close, and until everybody has left or the time for that is over.
 pub(crate) async fn run(
     listener: TcpListener,
-    router: Router,
+    door: Door,
     limits: Limits,
-    connected: Arc<AtomicU64>,
     mut closing: watch::Receiver<bool>,
 ) {
     let places = Arc::new(Semaphore::new(limits.connections));
@@ -57,14 +65,16 @@ pub(crate) async fn run(
             _ = closing.wait_for(|closing| *closing) => break,
         };
         let Ok((stream, peer)) = accepted else {
+            door.traffic.accept_errors.fetch_add(1, Relaxed);
             tokio::time::sleep(AFTER_FAILURE).await;
             continue;
         };
-        let connection = serve(stream, peer, router.clone(), builder.clone(), limits, closing.clone());
-        let counted = Counted::new(connected.clone());
+        let connected = Connected::new(&door.traffic);
+        let connection = serve(stream, peer, door.clone(), builder.clone(), limits, closing.clone());
         tokio::spawn(async move {
             connection.await;
-            drop((counted, place));
+            drop(connected);
+            drop(place);
         });
     }
     drop(listener);
@@ -73,19 +83,20 @@ pub(crate) async fn run(
     let _ = tokio::time::timeout(limits.drain, everybody_left).await;
 }
 
-/// One connection, counted for as long as it is there, whatever ends it.
-struct Counted(Arc<AtomicU64>);
+/// A connection, counted for as long as it is there.
+struct Connected(Arc<Traffic>);
 
-impl Counted {
-    fn new(connected: Arc<AtomicU64>) -> Self {
-        connected.fetch_add(1, Ordering::Relaxed);
-        Self(connected)
+impl Connected {
+    fn new(traffic: &Arc<Traffic>) -> Self {
+        traffic.accepted.fetch_add(1, Relaxed);
+        traffic.connections.fetch_add(1, Relaxed);
+        Self(traffic.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for Connected {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.connections.fetch_sub(1, Relaxed);
     }
 }
 
@@ -108,7 +119,7 @@ fn builder(limits: Limits) -> Builder<TokioExecutor> {
 async fn serve(
     stream: TcpStream,
     peer: SocketAddr,
-    router: Router,
+    door: Door,
     builder: Arc<Builder<TokioExecutor>>,
     limits: Limits,
     mut closing: watch::Receiver<bool>,
@@ -116,7 +127,8 @@ async fn serve(
     // Answers are small, and whoever waits for one waits for it alone. A socket that refuses is as good without.
     let _ = stream.set_nodelay(true);
     let (stream, spoke) = Watched::new(stream);
-    let service = service_fn(move |request: Request<Incoming>| answer(router.clone(), peer, request));
+    let traffic = door.traffic.clone();
+    let service = service_fn(move |request: Request<Incoming>| answer(door.clone(), peer, request));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let silent = async {
         tokio::time::sleep(limits.header_timeout).await;
@@ -127,7 +139,10 @@ async fn serve(
     tokio::select! {
         // A connection that breaks concerns whoever broke it.
         _ = connection.as_mut() => return,
-        () = silent => return,
+        () = silent => {
+            traffic.silent.fetch_add(1, Relaxed);
+            return;
+        }
         _ = closing.wait_for(|closing| *closing) => {}
     }
     connection.as_mut().graceful_shutdown();
@@ -135,17 +150,22 @@ async fn serve(
 }
 
 async fn answer(
-    router: Router,
+    door: Door,
     peer: SocketAddr,
     mut request: Request<Incoming>,
-) -> Result<Response<Body>, Infallible> {
+) -> Result<Response<Measured>, Infallible> {
+    let mut running = door.traffic.begin(request.uri().path());
+    let traced = Traced::new(running.method(), request.headers());
     request.extensions_mut().insert(Peer(peer));
-    let mut response = router.oneshot(request).await?;
+    let mut response = door.router.oneshot(request).instrument(traced.span.clone()).await?;
     // A message that is too long is refused by whoever reads it, under a code that the protocol has no use for.
     if let Some(status) = response.headers_mut().get_mut("grpc-status")
         && status == "11"
     {
         *status = HeaderValue::from_static("3");
     }
-    Ok(response)
+    let (mut head, body) = response.into_parts();
+    running.answered(head.extensions.get().copied(), head.status, &head.headers);
+    traced.give_back(&mut head.headers);
+    Ok(Response::from_parts(head, Measured::new(body, running, traced.span)))
 }

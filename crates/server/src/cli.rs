@@ -15,7 +15,7 @@ pub(crate) use self::client::{
     ClusterCommand, Connection, EntityCommand, NamespaceCommand, PartitionsArguments, ProofArguments,
     ReadArguments, RecordCommand, SequencesArguments, TopArguments, WriteArguments,
 };
-pub(crate) use self::node::{DevArguments, ReferencePage, ServeArguments};
+pub(crate) use self::node::{DevArguments, LineArguments, ReferencePage, ServeArguments};
 
 /// The event ledger whose numbers never skip, repeat or go back.
 #[derive(Debug, Parser)]

@@ -28,7 +28,14 @@ pub(crate) fn ask<T>(connection: &Connection, asking: impl AsyncFnOnce(Client) -
     let client = Client::new(&addresses)
         .map_err(|error| Refusal::new(error.to_string(), "give one with --server or GAPLESS_SERVER"))?;
     let retry = Retry { deadline: connection.timeout, ..Retry::default() };
-    runtime()?.block_on(asking(client.with(Options { retry, ..Options::default() })))
+    let client = client.with(Options { retry, ..Options::default() });
+    // Whoever runs a step of a trace says so by this variable; one that says nothing of use is no reason to fail.
+    let trace = std::env::var("TRACEPARENT").ok().and_then(|text| text.parse().ok());
+    let client = match trace {
+        Some(trace) => client.traced(trace),
+        None => client,
+    };
+    runtime()?.block_on(asking(client))
 }
 
 /// An answer, or why there is none and what to do next.

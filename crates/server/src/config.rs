@@ -24,10 +24,11 @@ use gapless_engine::admission::AdmissionLimits;
 use gapless_engine::recall::RecallLimits;
 use gapless_engine::{Config as EngineConfig, Housekeeping, QueueLimits};
 use gapless_sequencer::{CacheBudget, Params};
+use gapless_server::telemetry::Options as Telemetry;
 use gapless_server::{Config as ServerConfig, Limits};
 use gapless_store::Budget;
 
-pub(crate) use self::reading::Reading;
+pub(crate) use self::reading::{Problem, Reading};
 pub(crate) use self::reference::reference;
 use self::table::SETTINGS;
 
@@ -48,6 +49,7 @@ pub(crate) struct Settings {
     report_interval: Duration,
     reopen_delay: Duration,
     consensus: Consensus,
+    pub(crate) telemetry: Telemetry,
 }
 
 /// Ceilings of memory for all partitions together.
@@ -97,6 +99,7 @@ impl Default for Settings {
             housekeeping: engine.housekeeping,
             report_interval: engine.report_interval,
             reopen_delay: engine.reopen_delay,
+            telemetry: Telemetry::default(),
             consensus: Consensus {
                 heartbeat: engine.consensus.heartbeat,
                 election_timeout: engine.consensus.election_timeout,
@@ -110,11 +113,6 @@ impl Default for Settings {
 const LEAST_SEGMENTS: u64 = 4;
 
 impl Settings {
-    /// Defaults, for a directory and an address.
-    pub(crate) fn at(data: PathBuf, listen: SocketAddr) -> Self {
-        Self { data, listen, ..Self::default() }
-    }
-
     /// What contradicts itself: the setting, and why.
     fn contradictions(&self) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();
@@ -182,20 +180,26 @@ impl Settings {
         config.consensus.heartbeat = self.consensus.heartbeat;
         config.consensus.election_timeout = self.consensus.election_timeout;
         config.consensus.full_disk_patience = self.consensus.full_disk_patience;
+        config.log.alarm = Some(tell_damage("the replicated log"));
+        config.partitions.log.alarm = Some(tell_damage("a partition log"));
         config
     }
 
     /// For the server.
     pub(crate) fn server(&self) -> ServerConfig {
-        ServerConfig { listen: self.listen, limits: self.server }
+        ServerConfig { limits: self.server, ..ServerConfig::new(self.listen) }
     }
+}
+
+/// Damage that is found while the node runs is told at once, by whoever finds it.
+fn tell_damage(log: &'static str) -> gapless_log::Alarm {
+    Arc::new(move |damage| tracing::error!("{log} is damaged: {damage}"))
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::reading::Problem;
     use super::*;
 
     fn read(text: &str) -> (Settings, Vec<Problem>) {

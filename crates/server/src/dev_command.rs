@@ -11,11 +11,11 @@ use gapless_partition::Definition;
 use gapless_types::Name;
 
 use crate::cli::DevArguments;
-use crate::config::Settings;
+use crate::config::Reading;
 use crate::demo::invocation;
 use crate::output::heading;
 use crate::refusal::Refusal;
-use crate::serve_command::{Node, Stop, runtime};
+use crate::serve_command::{Node, Stop, refuse, runtime, take_lines};
 
 /// The namespace that is there from the start.
 const NAMESPACE: &str = "demo";
@@ -28,9 +28,16 @@ pub(crate) fn run(arguments: &DevArguments, out: &mut dyn Write) -> Result<()> {
         let problem = format!("{} can be reached from other machines", arguments.listen);
         return Err(Refusal::new(problem, "listen on 127.0.0.1, or use `gapless serve --insecure`").into());
     }
+    let mut reading = Reading::default();
+    reading.environment(std::env::vars_os());
+    reading.data("--data", Some(&arguments.data));
+    reading.flag("--listen", "server.listen", Some(arguments.listen));
+    take_lines(&mut reading, &arguments.lines);
+    let (settings, problems) = reading.read_to_serve();
+    refuse(&problems)?;
     runtime()?.block_on(async {
         let stop = Stop::new()?;
-        let node = Node::start(&Settings::at(arguments.data.clone(), arguments.listen)).await?;
+        let node = Node::start(&settings).await?;
         if node.engine.namespace(NAMESPACE).is_none() {
             node.engine.define(definition()).await?;
         }

@@ -9,11 +9,10 @@ mod answer;
 mod console;
 mod events;
 mod following;
-mod metrics;
 mod openapi;
 mod origin;
 mod parts;
-mod routes;
+pub(crate) mod routes;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -29,7 +28,8 @@ use gapless_engine::Engine;
 use prost::Message;
 use tokio::sync::watch;
 
-use self::answer::{json, refused};
+use self::answer::{json, refused, with_type};
+use crate::metrics::{CallId, Metrics};
 use crate::rate::Rates;
 use crate::server::Limits;
 
@@ -40,6 +40,7 @@ pub(crate) struct Http {
     pub(crate) ledger: LedgerCalls,
     pub(crate) admin: AdminCalls,
     pub(crate) limits: Limits,
+    pub(crate) metrics: Metrics,
     /// How often barriers are waited for.
     pub(crate) barriers: Arc<Rates>,
     pub(crate) serving: watch::Receiver<bool>,
@@ -54,9 +55,12 @@ impl Http {
 
 /// Everything that is not gRPC.
 pub(crate) fn router(http: Http) -> Router {
+    let http = Arc::new(http);
     let mut guarded = Router::new();
     for route in routes::routes() {
-        guarded = guarded.route(route.path, route.handler);
+        let call = http.metrics.traffic.http_call(route.call);
+        let named = axum::middleware::map_response(move |response| async move { with_call(response, call) });
+        guarded = guarded.route(route.path, route.handler.route_layer(named));
     }
     let mut open = Router::new();
     for page in routes::pages() {
@@ -68,7 +72,7 @@ pub(crate) fn router(http: Http) -> Router {
     }
     let guarded =
         guarded.merge(console::router()).method_not_allowed_fallback(async || answer::wrong_method());
-    guarded.layer(axum::middleware::from_fn(origin::check)).merge(open).with_state(Arc::new(http))
+    guarded.layer(axum::middleware::from_fn(origin::check)).merge(open).with_state(http)
 }
 
 /// What is answered where there is no route. Who speaks gRPC is told in gRPC.
@@ -79,6 +83,18 @@ pub(crate) async fn nowhere(request: Request) -> Response<Body> {
     } else {
         answer::no_route(request.uri().path())
     }
+}
+
+/// An answer that says which call it is of, unless it does already.
+fn with_call(mut response: Response<Body>, call: CallId) -> Response<Body> {
+    response.extensions_mut().get_or_insert(call);
+    response
+}
+
+/// `GET /metrics`.
+fn metrics(http: &Http) -> Response<Body> {
+    let page = http.metrics.page(&http.engine);
+    with_type(axum::http::StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page)
 }
 
 /// A call with one answer.

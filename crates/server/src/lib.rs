@@ -11,8 +11,12 @@ mod admin_service;
 mod call;
 mod http;
 mod ledger_service;
+mod metrics;
 mod rate;
 mod server;
 mod silence;
+pub mod telemetry;
+mod tracing_request;
 
+pub use metrics::metrics_reference;
 pub use server::{Config, Limits, Server, StartError};

@@ -13,6 +13,7 @@ use crate::config;
 pub(crate) fn run(page: ReferencePage, out: &mut dyn Write) -> Result<()> {
     let text = match page {
         ReferencePage::Configuration => config::reference(),
+        ReferencePage::Metrics => gapless_server::metrics_reference(),
     };
     Ok(out.write_all(text.as_bytes())?)
 }

@@ -5,16 +5,18 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use gapless_engine::{Engine, OpenError};
-use gapless_server::Server;
+use gapless_server::telemetry::Telemetry;
+use gapless_server::{Config, Server};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::ServeArguments;
-use crate::config::{Reading, Settings};
-use crate::refusal::{Refusal, note};
+use crate::cli::{LineArguments, ServeArguments};
+use crate::config::{Problem, Reading, Settings};
+use crate::refusal::Refusal;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &ServeArguments, out: &mut dyn Write) -> Result<()> {
@@ -46,9 +48,22 @@ fn settings(arguments: &ServeArguments) -> Result<Settings> {
     reading.data("--data", arguments.data.as_ref());
     reading.flag("--listen", "server.listen", arguments.listen);
     reading.flag("--insecure", "server.insecure", arguments.insecure.then_some(true));
+    take_lines(&mut reading, &arguments.lines);
     let (settings, problems) = if arguments.print_config { reading.read() } else { reading.read_to_serve() };
+    refuse(&problems)?;
+    Ok(settings)
+}
+
+/// Takes over what flags say of lines.
+pub(crate) fn take_lines(reading: &mut Reading, lines: &LineArguments) {
+    reading.flag("--log", "telemetry.log", lines.log.as_ref());
+    reading.flag("--log-format", "telemetry.log_format", lines.log_format.as_ref());
+}
+
+/// Nobody starts with problems.
+pub(crate) fn refuse(problems: &[Problem]) -> Result<()> {
     if problems.is_empty() {
-        return Ok(settings);
+        return Ok(());
     }
     let told: Vec<String> = problems.iter().map(|problem| format!("\n  {problem}")).collect();
     let next = "mend all of it; `gapless serve --print-config` shows all settings, and what they are";
@@ -64,14 +79,20 @@ pub(crate) fn runtime() -> Result<Runtime> {
 pub(crate) struct Node {
     pub(crate) engine: Engine,
     server: Server,
+    telemetry: Telemetry,
 }
 
 impl Node {
     /// Opens a directory and serves it. Ready when it takes writes.
     pub(crate) async fn start(settings: &Settings) -> Result<Self> {
+        let began = Instant::now();
+        let telemetry = Telemetry::begin(&settings.telemetry)?;
+        let version = env!("CARGO_PKG_VERSION");
+        tracing::info!(version, data = %settings.data.display(), "starting");
         let engine =
             Engine::open(settings.engine()).await.map_err(|error| not_opened(&error, &settings.data))?;
-        let server = match Server::start(engine.clone(), settings.server()).await {
+        let config = Config { spans: telemetry.spans(), ..settings.server() };
+        let server = match Server::start(engine.clone(), config).await {
             Ok(server) => server,
             Err(error) => {
                 engine.close().await;
@@ -85,7 +106,9 @@ impl Node {
         };
         engine.wait_for_leader().await;
         engine.wait_until_actualized().await;
-        Ok(Self { engine, server })
+        let (address, partitions) = (server.address(), engine.partitions().len());
+        tracing::info!(%address, partitions, "ready after {} ms", began.elapsed().as_millis());
+        Ok(Self { engine, server, telemetry })
     }
 
     /// Where it listens.
@@ -95,10 +118,11 @@ impl Node {
 
     /// Lets everything it took be answered, and makes everything durable.
     pub(crate) async fn stop(self) {
-        note(format_args!("stopping: what was taken is answered"));
+        tracing::info!("stopping: what was taken is answered");
         self.server.stop().await;
         self.engine.close().await;
-        note(format_args!("stopped"));
+        tracing::info!("stopped");
+        self.telemetry.end().await;
     }
 }
 

@@ -17,11 +17,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic::service::Routes;
 
-use crate::accept;
+use crate::accept::{self, Door};
 use crate::admin_service::AdminService;
 use crate::http::{self, Http};
 use crate::ledger_service::LedgerService;
+use crate::metrics::Metrics;
 use crate::rate::Rates;
+use crate::telemetry::SpanCounters;
 
 /// Longest message that is read, in bytes. What is longer than a write may be, but not absurdly so, is told so by name.
 const MAX_MESSAGE_BYTES: usize = 8 << 20;
@@ -35,6 +37,8 @@ pub struct Config {
     pub limits: Limits,
     /// Whether the engine has a network to other nodes.
     pub other_nodes: OtherNodes,
+    /// What becomes of spans.
+    pub spans: Arc<SpanCounters>,
 }
 
 /// What a server bears. Beyond it, somebody is refused or waits; nothing grows.
@@ -73,7 +77,7 @@ impl Default for Limits {
 impl Config {
     /// A server with default limits.
     pub fn new(listen: SocketAddr) -> Self {
-        Self { listen, limits: Limits::default(), other_nodes: OtherNodes::default() }
+        Self { listen, limits: Limits::default(), other_nodes: OtherNodes::default(), spans: Arc::default() }
     }
 }
 
@@ -117,13 +121,15 @@ impl Server {
         let (serving, served) = watch::channel(false);
         let ledger = LedgerCalls::new(engine.clone());
         let admin = AdminCalls::new(engine.clone(), env!("CARGO_PKG_VERSION"), config.other_nodes);
-        let connected = admin.connections();
         let barriers = Arc::new(Rates::default());
+        let metrics = Metrics::new(served.clone(), config.spans.clone(), admin.connections());
+        let traffic = metrics.traffic.clone();
         let http = Http {
             engine: engine.clone(),
             ledger: ledger.clone(),
             admin: admin.clone(),
             limits: config.limits,
+            metrics,
             barriers: barriers.clone(),
             serving: served,
             closing: closed.clone(),
@@ -136,7 +142,8 @@ impl Server {
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?);
         let router = routes.prepare().into_axum_router().merge(http::router(http)).fallback(http::nowhere);
-        let accepting = tokio::spawn(accept::run(listener, router, config.limits, connected, closed));
+        let accepting = tokio::spawn(accept::run(listener, Door { router, traffic }, config.limits, closed));
+        tokio::spawn(tell_leadership(engine.clone(), closing.subscribe()));
         tokio::spawn(tell_health(engine, health.clone(), serving, closing.subscribe()));
         Ok(Self { address, closing, accepting, health })
     }
@@ -179,6 +186,35 @@ async fn tell_health(
     for service in SERVICES {
         if !*closing.borrow() {
             health.set_service_status(service, tonic_health::ServingStatus::Serving).await;
+        }
+    }
+}
+
+/// Says who leads, whenever that changes, and when the node has stopped by itself.
+async fn tell_leadership(engine: Engine, mut closing: watch::Receiver<bool>) {
+    let mut leadership = engine.replicator().leadership();
+    let mut told = None;
+    loop {
+        let now = leadership.borrow_and_update().clone();
+        if *closing.borrow() {
+            return;
+        }
+        if let Some(stopped) = now.stopped {
+            tracing::error!("the node takes no part any more: {}", stopped.reason);
+            return;
+        }
+        let leads = now.leader.map(|leader| (now.term, leader.node, leader.address));
+        if leads != told {
+            match &leads {
+                Some((term, node, _)) if now.is_self => tracing::info!(%term, %node, "this node leads"),
+                Some((term, node, address)) => tracing::info!(%term, %node, address, "another node leads"),
+                None => tracing::warn!("nobody leads"),
+            }
+            told = leads;
+        }
+        tokio::select! {
+            changed = leadership.changed() => if changed.is_err() { return },
+            _ = closing.wait_for(|closing| *closing) => return,
         }
     }
 }

@@ -191,6 +191,8 @@ impl Replicator for Node {
             dispatched: counters.dispatched.load(Relaxed),
             snapshots_built: counters.snapshots_built.load(Relaxed),
             snapshots_installed: counters.snapshots_installed.load(Relaxed),
+            elections: counters.elections.load(Relaxed),
+            followers: self.followers(),
             suspect: self.0.reception.probation.suspect(),
             log: self.0.store.log.statistics(),
         }
@@ -210,6 +212,14 @@ impl Replicator for Node {
 }
 
 impl Node {
+    fn followers(&self) -> Vec<(NodeId, Option<LogIndex>)> {
+        let metrics = self.0.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let known = metrics.replication.iter().flatten();
+        let others = known.filter(|(node, _)| **node != self.0.identity.node);
+        others.map(|(node, has)| (*node, has.as_ref().map(|id| LogIndex::new(id.index)))).collect()
+    }
+
     fn stopped(&self) -> Option<Stopped> {
         self.0.leadership.borrow().stopped.clone()
     }

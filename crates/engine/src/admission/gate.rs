@@ -131,6 +131,11 @@ impl Admission {
         Ok(Permit { shared: self.shared.clone(), partition, size })
     }
 
+    /// What is let in.
+    pub(crate) fn limits(&self) -> &AdmissionLimits {
+        &self.shared.limits
+    }
+
     /// How far a partition is behind. Without a report it is not.
     pub fn report(&self, partition: PartitionId, backlog: Backlog) {
         self.change(partition, |state| state.backlog = backlog);

@@ -19,6 +19,8 @@ pub(crate) struct DevArguments {
     /// Address to listen on; port 0 picks a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7400")]
     pub(crate) listen: SocketAddr,
+    #[command(flatten)]
+    pub(crate) lines: LineArguments,
 }
 
 pub(super) const SERVE_EXAMPLES: &str = "\
@@ -29,6 +31,17 @@ Examples:
   gapless serve --print-config > gapless.toml        all settings with their values and what they are
 
 Settings come from FILE, then from the environment (GAPLESS_SERVER__LISTEN is server.listen), then from flags; later wins.";
+
+/// What a server writes to stderr.
+#[derive(Debug, Args)]
+pub(crate) struct LineArguments {
+    /// Which lines are written to stderr: a level, or levels by target [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log: Option<String>,
+    /// What they look like: human or json [default: human]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<String>,
+}
 
 /// A node.
 #[derive(Debug, Args)]
@@ -45,6 +58,8 @@ pub(crate) struct ServeArguments {
     /// Listen beyond loopback although nothing is encrypted and nobody is asked who he is
     #[arg(long)]
     pub(crate) insecure: bool,
+    #[command(flatten)]
+    pub(crate) lines: LineArguments,
     /// Show all settings as a file, and end
     #[arg(long)]
     pub(crate) print_config: bool,
@@ -55,4 +70,6 @@ pub(crate) struct ServeArguments {
 pub(crate) enum ReferencePage {
     /// Every setting
     Configuration,
+    /// Every metric
+    Metrics,
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use gapless_server::telemetry::{self, LogFormat, TelemetryError};
 use toml::Value;
 
 /// Units of sizes, the largest first.
@@ -147,6 +148,36 @@ macro_rules! unbounded {
             }
         }
     };
+}
+
+unbounded!(
+    /// Which lines are written.
+    levels: String,
+    "a level, or levels by target: `info,gapless_engine=debug`",
+    |value| checked(value, |text| telemetry::levels(text).map(|_| text.to_owned())),
+    |text| shown(text)
+);
+
+unbounded!(
+    /// What lines look like.
+    format: LogFormat,
+    "`human` or `json`",
+    |value| checked(value, str::parse),
+    |format| shown(&format.name())
+);
+
+unbounded!(
+    /// A collector of spans.
+    endpoint: String,
+    "an address such as `http://127.0.0.1:4317`, or nothing",
+    |value| checked(value, |text| telemetry::endpoint(text).map(|_| text.to_owned())),
+    |text| shown(text)
+);
+
+/// A text that somebody else understands, or says why not.
+fn checked<T>(value: &Value, check: impl FnOnce(&str) -> Result<T, TelemetryError>) -> Result<T, String> {
+    let text = text(value, "a text")?;
+    check(&text).map_err(|error| format!("`{text}`: {error}"))
 }
 
 unbounded!(

@@ -17,6 +17,9 @@ const PREFIX: &str = "GAPLESS_";
 /// What stands between section and key there. Variables without it are no settings of a node.
 const BETWEEN: &str = "__";
 
+/// The variable that many programs have for what they say.
+const LEVELS: &str = "GAPLESS_LOG";
+
 /// Something that is wrong, and where it was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
@@ -80,6 +83,10 @@ impl Reading {
         let variables: BTreeMap<OsString, OsString> = variables.into_iter().collect();
         for (variable, text) in variables {
             let variable = variable.to_string_lossy();
+            if variable == LEVELS {
+                self.set(&variable, "telemetry.log", &Value::String(text.to_string_lossy().into_owned()));
+                continue;
+            }
             let parts = variable.strip_prefix(PREFIX).and_then(|rest| rest.split_once(BETWEEN));
             let Some((section, key)) = parts else { continue };
             let name = format!("{section}.{key}").to_ascii_lowercase();

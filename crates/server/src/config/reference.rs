@@ -21,7 +21,8 @@ gapless serve --print-config > gapless.toml
 
 - The file is TOML. A setting `server.listen` is the key `listen` in the section `[server]`.
 - In the environment it is `GAPLESS_SERVER__LISTEN`: section and key in capitals, with two underscores between them.
-- Flags are `--data` (`node.data`), `--listen` (`server.listen`) and `--insecure` (`server.insecure`).
+- Flags are `--data` (`node.data`), `--listen` (`server.listen`), `--insecure` (`server.insecure`), `--log` (`telemetry.log`) and
+  `--log-format` (`telemetry.log_format`). `GAPLESS_LOG` is short for `GAPLESS_TELEMETRY__LOG`.
 - Sizes have a unit: `B`, `KiB`, `MiB` or `GiB`. Durations have one, too: `10ms`, `5s`, `1m 30s`.
 - A name that nothing has is an error, and so is a value out of its bounds. All problems are told at once, each with the file, the
   variable or the flag that it comes from, and the node does not start.

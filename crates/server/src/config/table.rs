@@ -4,7 +4,7 @@ use gapless_types::limits::{MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES};
 use toml::Value;
 
 use super::Settings;
-use super::kinds::{Bounds, address, count, duration, flag, path, size};
+use super::kinds::{Bounds, address, count, duration, endpoint, flag, format, levels, path, size};
 
 /// A line of the table.
 pub(super) struct Setting {
@@ -96,4 +96,9 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "consensus.heartbeat" duration(TIME) consensus.heartbeat: "how often a leader says that it is there",
     "consensus.election_timeout" duration(TIME) consensus.election_timeout: "who hears nothing for so long asks to lead; at least three heartbeats",
     "consensus.full_disk_patience" duration(TIME) consensus.full_disk_patience: "how long room on a full disk is waited for before the node gives up",
+    "telemetry.log" levels(ANY) telemetry.log: "which lines are written to stderr",
+    "telemetry.log_format" format(ANY) telemetry.format: "what they look like",
+    "telemetry.otlp_endpoint" endpoint(ANY) telemetry.otlp_endpoint: "collector that spans are sent to, by OTLP over gRPC; none are made without one",
+    "telemetry.otlp_buffer" count(1..=1 << 20) telemetry.otlp_buffer: "spans that wait to be sent; more are dropped, and counted",
+    "telemetry.sample_one_in" count(1..=1 << 40) telemetry.sample_one_in: "of traces that begin here, one in so many is kept; who sends a traceparent decides himself",
 };

@@ -45,7 +45,9 @@ pub(super) fn followed(
         future::ready(place.is_none() || place > last)
     };
     let sent = items.filter(is_new).map(move |item| Ok::<_, Infallible>(text(item, what)));
-    Ok(with_type(StatusCode::OK, "text/event-stream", Body::from_stream(sent)))
+    let mut response = with_type(StatusCode::OK, "text/event-stream", Body::from_stream(sent));
+    response.extensions_mut().insert(http.metrics.traffic.http_subscribe());
+    Ok(response)
 }
 
 /// Where something stands in what is followed.

@@ -11,11 +11,11 @@ use super::answer::{json, plain, ready};
 use super::{Http, answered, answered_body, apply_namespace, events, metrics, openapi, wait_barrier};
 
 /// One line of the table of calls.
-pub(super) struct Route {
+pub(crate) struct Route {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     /// The call, as the protocol names it.
-    pub(super) call: &'static str,
+    pub(crate) call: &'static str,
     /// The content type of its body, if it has one.
     pub(super) body: Option<&'static str>,
     pub(super) handler: MethodRouter<Arc<Http>>,
@@ -90,7 +90,7 @@ macro_rules! administer_body {
 }
 
 /// Every route that is a call.
-pub(super) fn routes() -> Vec<Route> {
+pub(crate) fn routes() -> Vec<Route> {
     let mut routes = ledger();
     routes.extend(namespaces());
     routes.extend(cluster());
@@ -194,7 +194,7 @@ pub(super) fn pages() -> [Page; 4] {
             summary: "What the node counts, for Prometheus",
             content_type: TEXT,
             guarded: false,
-            handler: get(|State(http): State<Arc<Http>>| async move { metrics::response(&http) }),
+            handler: get(|State(http): State<Arc<Http>>| async move { metrics(&http) }),
         },
         Page {
             path: "/healthz",

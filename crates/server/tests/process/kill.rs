@@ -1,4 +1,5 @@
-//! kill -9 in the middle of a stream of writes, a restart, and a retry of everything: nothing lost, nothing twice, numbers dense.
+//! The end in the middle of a stream of writes, by kill -9 or by SIGTERM, a restart, and a retry of everything: nothing lost, nothing
+//! twice, numbers dense.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,9 +16,9 @@ const WRITES: u64 = 200;
 /// Workspaces that they go to.
 const WORKSPACES: u64 = 5;
 
-const SHOP: &str = "name = 'shop'\npartitions = 3\n[kinds.default.sequences]\ninvoice = 1";
+pub(crate) const SHOP: &str = "name = 'shop'\npartitions = 3\n[kinds.default.sequences]\ninvoice = 1";
 
-fn sale(number: u64) -> v1::WriteRequest {
+pub(crate) fn sale(number: u64) -> v1::WriteRequest {
     let next = v1::operation::Op::NextNumber(v1::NextNumber { sequence: "invoice".to_owned() });
     v1::WriteRequest {
         namespace: "shop".to_owned(),
@@ -31,7 +32,7 @@ fn sale(number: u64) -> v1::WriteRequest {
     }
 }
 
-fn client(process: &Process) -> Client {
+pub(crate) fn client(process: &Process) -> Client {
     let retry = Retry { deadline: Duration::from_secs(60), ..Retry::default() };
     Client::new(std::slice::from_ref(&process.address)).unwrap().with(Options { retry, ..Options::default() })
 }
@@ -53,8 +54,8 @@ fn note(told: &mut Told, answer: v1::WriteResponse) {
     assert_eq!(*first, success, "IDEM-1: a retry gets the first answer");
 }
 
-/// Writes until the server is killed, after as many answers as a cycle wants to see first.
-async fn until_killed(process: Process, from: u64, enough: usize, told: &mut Told) {
+/// Writes until the server is ended, after as many answers as a cycle wants to see first.
+async fn until_ended(process: Process, from: u64, enough: usize, told: &mut Told, end: fn(Process)) {
     // One attempt: what breaks off is not retried before the server is back.
     let retry = Retry { deadline: Duration::ZERO, ..Retry::default() };
     let once = client(&process).with(Options { retry, ..Options::default() });
@@ -66,7 +67,8 @@ async fn until_killed(process: Process, from: u64, enough: usize, told: &mut Tol
         note(told, answer.unwrap());
         seen += 1;
     }
-    process.kill();
+    // The connection goes on meanwhile: what is on its way arrives.
+    tokio::task::block_in_place(|| end(process));
     // What was on its way counts as told.
     while let Some(Ok(answer)) = answers.next().await {
         note(told, answer);
@@ -87,7 +89,7 @@ async fn a_server_killed_in_the_middle_of_writes_loses_nothing_and_repeats_nothi
         .unwrap();
     for cycle in 0..cycles {
         let from = cycle * WRITES;
-        until_killed(process, from, random.usize(0..150), &mut told).await;
+        until_ended(process, from, random.usize(0..150), &mut told, Process::kill).await;
         process = Process::serve(dir.path());
         let mut answers =
             client(&process).write_stream(stream::iter((from..from + WRITES).map(sale)).boxed());
@@ -97,6 +99,28 @@ async fn a_server_killed_in_the_middle_of_writes_loses_nothing_and_repeats_nothi
         assert_eq!(told.len() as u64, from + WRITES, "cycle {cycle}: every write has its answer");
     }
     check(&process, &told, cycles * WRITES / WORKSPACES).await;
+    assert!(process.terminate().success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_told_to_end_in_the_middle_of_writes_answers_what_it_took_and_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut told = Told::new();
+    let mut process = Process::serve(dir.path());
+    let shop = v1::ApplyNamespaceRequest { definition: SHOP.to_owned() };
+    client(&process).apply_namespace(shop).await.unwrap();
+    for (cycle, enough) in [0, 1, 60, 140].into_iter().enumerate() {
+        let from = cycle as u64 * WRITES;
+        until_ended(process, from, enough, &mut told, |process| assert!(process.terminate().success())).await;
+        process = Process::serve(dir.path());
+        let mut answers =
+            client(&process).write_stream(stream::iter((from..from + WRITES).map(sale)).boxed());
+        while let Some(answer) = answers.next().await {
+            note(&mut told, answer.unwrap());
+        }
+        assert_eq!(told.len() as u64, from + WRITES, "every write has its answer");
+    }
+    check(&process, &told, 4 * WRITES / WORKSPACES).await;
     assert!(process.terminate().success());
 }
 

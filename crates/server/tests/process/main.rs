@@ -10,4 +10,6 @@ mod kill;
 mod openapi;
 mod programs;
 mod python;
+mod readiness;
 mod support;
+mod telemetry;

@@ -1,6 +1,7 @@
 //! A server as a process on a free port.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 
@@ -8,7 +9,11 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gapless"));
     // Started by cargo, it would tell people to start it by cargo.
-    command.env_remove("GAPLESS_SERVER").env_remove("CARGO_MANIFEST_DIR").stdin(Stdio::null());
+    command
+        .env_remove("GAPLESS_SERVER")
+        .env_remove("GAPLESS_LOG")
+        .env_remove("CARGO_MANIFEST_DIR")
+        .stdin(Stdio::null());
     command
 }
 
@@ -26,8 +31,12 @@ impl Process {
     }
 
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut command = program();
-        let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        Self::spawn(program().args(arguments).stderr(Stdio::null()))
+    }
+
+    /// Starts what is to serve; ready when it does.
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
@@ -40,6 +49,11 @@ impl Process {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
+    }
+
+    /// `GET` of a path: status and body.
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
+        get(&self.address, path).unwrap()
     }
 
     /// SIGKILL: it has no say in it.
@@ -76,6 +90,16 @@ impl Process {
         assert!(error.contains("\n next: "), "every error says what to do next: {error}");
         error
     }
+}
+
+/// `GET` of a path on a connection of its own: status and body.
+pub(crate) fn get(address: &str, path: &str) -> std::io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect(address)?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let (head, body) = text.split_once("\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
+    Ok((head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap(), body.to_owned()))
 }
 
 impl Drop for Process {

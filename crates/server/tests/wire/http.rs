@@ -6,10 +6,10 @@ use tokio::net::TcpStream;
 
 use crate::support::Node;
 
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
@@ -25,7 +25,7 @@ impl Answer {
 }
 
 /// One request on a connection of its own, byte by byte: there is nothing between the test and the wire.
-async fn ask(node: &Node, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+pub(crate) async fn ask(node: &Node, method: &str, path: &str, headers: &str, body: &str) -> Answer {
     let mut stream = TcpStream::connect(node.server.address()).await.unwrap();
     let length = body.len();
     let request = format!(
@@ -290,4 +290,20 @@ fn check_references(value: &Value, document: &Value) {
         Value::Array(items) => items.iter().for_each(|value| check_references(value, document)),
         _ => {}
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_sends_a_place_in_a_trace_gets_one_in_the_same_trace_back() {
+    let node = Node::start().await;
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let sent = format!("traceparent: 00-{trace}-00f067aa0ba902b7-01\r\n");
+    let answer = ask(&node, "GET", "/v1/namespaces", &sent, "").await;
+    let given = answer.head.lines().find_map(|line| line.strip_prefix("traceparent: ")).unwrap();
+    assert!(given.starts_with(&format!("00-{trace}-")) && given.ends_with("-01"), "{given}");
+    assert!(!given.contains("00f067aa0ba902b7"), "{given}");
+    for wrong in ["", "traceparent: nonsense\r\n"] {
+        let answer = ask(&node, "GET", "/v1/namespaces", wrong, "").await;
+        assert_eq!((answer.status, answer.head.contains("traceparent")), (200, false));
+    }
+    node.stop().await;
 }

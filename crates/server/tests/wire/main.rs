@@ -7,6 +7,7 @@ mod client;
 mod connections;
 mod http;
 mod limits;
+mod metrics;
 mod nodes;
 mod protocol;
 mod races;

@@ -1,0 +1,57 @@
+//! What a node counts, for Prometheus: every metric defined once, rendered from that, documented from that.
+//!
+//! ```text
+//!  definitions ──▶ page ◀── collect ◀── engine, traffic, process            GET /metrics
+//!       └────────▶ reference ──▶ docs/operations/metrics.md
+//! ```
+//!
+//! Counting costs a relaxed addition to something that is there already; reading it all is the business of whoever asks.
+//!
+//! Must not know: what a call means.
+
+mod body;
+mod collect;
+mod definitions;
+mod histogram;
+mod page;
+mod process;
+mod reference;
+mod traffic;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use gapless_engine::Engine;
+use tokio::sync::watch;
+
+use crate::telemetry::SpanCounters;
+
+pub(crate) use self::body::Measured;
+use self::process::Started;
+pub use self::reference::metrics_reference;
+pub(crate) use self::traffic::{CallId, Traffic};
+
+/// What a server counts by itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Metrics {
+    pub(crate) traffic: Arc<Traffic>,
+    spans: Arc<SpanCounters>,
+    started: Started,
+    serving: watch::Receiver<bool>,
+}
+
+impl Metrics {
+    /// `connections` is shared with whoever else tells how many there are.
+    pub(crate) fn new(
+        serving: watch::Receiver<bool>,
+        spans: Arc<SpanCounters>,
+        connections: Arc<AtomicU64>,
+    ) -> Self {
+        Self { traffic: Arc::new(Traffic::new(connections)), spans, started: Started::now(), serving }
+    }
+
+    /// Every metric, as it is now.
+    pub(crate) fn page(&self, engine: &Engine) -> String {
+        collect::page(self, engine)
+    }
+}
