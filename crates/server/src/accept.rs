@@ -155,7 +155,9 @@ async fn answer(
     mut request: Request<Incoming>,
 ) -> Result<Response<Measured>, Infallible> {
     let mut running = door.traffic.begin(request.uri().path());
-    let traced = Traced::new(running.method(), request.headers());
+    let traced = Traced::new(request.headers());
+    let is_named = running.method().is_some();
+    traced.name(running.method());
     request.extensions_mut().insert(Peer(peer));
     let mut response = door.router.oneshot(request).instrument(traced.span.clone()).await?;
     // A message that is too long is refused by whoever reads it, under a code that the protocol has no use for.
@@ -166,6 +168,9 @@ async fn answer(
     }
     let (mut head, body) = response.into_parts();
     running.answered(head.extensions.get().copied(), head.status, &head.headers);
+    if !is_named {
+        traced.name(running.method());
+    }
     traced.give_back(&mut head.headers);
     Ok(Response::from_parts(head, Measured::new(body, running, traced.span)))
 }

@@ -20,11 +20,11 @@ pub(crate) struct Traced {
 }
 
 impl Traced {
-    pub(crate) fn new(method: &str, headers: &HeaderMap) -> Self {
+    pub(crate) fn new(headers: &HeaderMap) -> Self {
         let told = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()?.parse().ok());
         let span = debug_span!(
             "request",
-            method,
+            method = field::Empty,
             status = field::Empty,
             trace_id = field::Empty,
             span_id = field::Empty,
@@ -39,6 +39,13 @@ impl Traced {
             }
         };
         Self { span, given_back }
+    }
+
+    /// Says which call it is, once that is known.
+    pub(crate) fn name(&self, method: Option<&str>) {
+        if let Some(method) = method {
+            self.span.record("method", method);
+        }
     }
 
     /// Tells the caller where in his trace this was.

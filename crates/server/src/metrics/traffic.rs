@@ -216,9 +216,9 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// The name of the call, as far as it is known.
-    pub(crate) fn method(&self) -> &str {
-        self.call.map_or(OTHER, |call| &self.traffic.calls[call].method)
+    /// The name of the call, once it is known.
+    pub(crate) fn method(&self) -> Option<&str> {
+        self.call.map(|call| self.traffic.calls[call].method.as_str())
     }
 
     /// The answer begins: who answers, and how that ends unless trailers say something else.
@@ -288,7 +288,7 @@ mod tests {
         let mut status = HeaderMap::new();
         status.insert("grpc-status", HeaderValue::from_static("8"));
         let mut call = traffic.begin("/gapless.v1.Ledger/Write");
-        assert_eq!((call.method(), running(&traffic)), ("Write", 1));
+        assert_eq!((call.method(), running(&traffic)), (Some("Write"), 1));
         call.answered(None, StatusCode::OK, &HeaderMap::new());
         call.trailers(&status);
         drop(call);

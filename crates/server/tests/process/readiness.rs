@@ -1,8 +1,7 @@
 //! When a node says that it is ready, it is.
 
-use std::net::TcpListener;
-
-use gapless_client::{Client, Ledger, Options, Retry, v1};
+use gapless_api::v1::ledger_client::LedgerClient;
+use gapless_client::{Ledger, v1};
 
 use crate::kill::{SHOP, client, sale};
 use crate::support::{Process, get, program};
@@ -19,7 +18,8 @@ async fn readyz_turns_true_only_when_writes_are_taken() {
     assert_eq!(process.get("/readyz").0, 200);
     // Without a checkpoint there is a tail to fold at the next start.
     process.kill();
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    // Below those that the system gives away to others.
+    let address = format!("127.0.0.1:{}", 20_000 + std::process::id() % 10_000);
     let data = dir.path().to_str().unwrap();
     let mut starting =
         program().args(["serve", "--data", data, "--listen", &address, "--log", "off"]).spawn().unwrap();
@@ -32,11 +32,10 @@ async fn readyz_turns_true_only_when_writes_are_taken() {
         }
         assert!(starting.try_wait().unwrap().is_none(), "it ended after {seen:?}");
     }
-    let retry = Retry { deadline: std::time::Duration::ZERO, ..Retry::default() };
-    let once = Client::new(&[address]).unwrap().with(Options { retry, ..Options::default() });
-    // As many workspaces as there are partitions: all of them are up.
+    // Not our client, which tries again: the first attempt must do, in every partition.
+    let mut ledger = LedgerClient::connect(format!("http://{address}")).await.unwrap();
     for number in 50..55 {
-        once.write(sale(number)).await.unwrap();
+        ledger.write(sale(number)).await.unwrap();
     }
     starting.kill().unwrap();
     starting.wait().unwrap();

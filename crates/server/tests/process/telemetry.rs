@@ -51,11 +51,12 @@ async fn an_operator_reads_what_happens_from_start_to_end() {
     write_some(&process).await;
     assert!(process.terminate().success());
     let lines = lines(dir.path());
-    let order = ["starting", "this node leads", "ready after ", "stopping", "stopped"];
+    let order = ["starting", "ready after ", "stopping", "stopped"];
     let mut rest = lines.iter();
     for words in order {
         assert!(rest.any(|line| line.contains("INFO") && line.contains(words)), "{words} in {lines:#?}");
     }
+    assert!(lines.iter().any(|line| line.contains("this node leads")), "{lines:#?}");
     assert!(lines.iter().all(|line| !line.contains("DEBUG")), "{lines:#?}");
 }
 
@@ -72,7 +73,7 @@ async fn lines_can_be_json_and_never_hold_what_is_written() {
         line["message"].as_str().is_some_and(|message| message.starts_with("ready after "))
     });
     assert_eq!(ready.count(), 1, "{lines:#?}");
-    for secret in ["ItemSold", "{\\\"sale\\\"", "till"] {
+    for secret in ["ItemSold", "sale"] {
         assert!(lines.iter().all(|line| !line.contains(secret)), "{secret} in {lines:#?}");
     }
 }

@@ -178,7 +178,7 @@ async fn every_metric_is_documented_and_every_documented_one_is_there() {
     let global = scraped.value(&format!("gapless_partition_applied_global{partition}"));
     assert_eq!(global, scraped.value("gapless_log_dispatched_index"));
     assert_eq!(scraped.value("gapless_consensus_is_leader"), 1.0);
-    assert_eq!(scraped.value("gapless_consensus_elections_total"), 1.0);
+    assert!(scraped.value("gapless_consensus_elections_total") >= 1.0);
     assert!(scraped.value("gapless_log_sync_seconds_count") >= 3.0);
     assert!(scraped.value("gapless_log_sync_seconds_sum") > 0.0);
     assert!(scraped.value("process_resident_memory_bytes") > 0.0);
