@@ -346,6 +346,24 @@ fn a_large_match_is_one_slot_and_one_effect() {
 }
 
 #[test]
+fn memory_follows_the_window_and_not_the_backlog() {
+    let mut driver = Driver::with(settings());
+    driver.open_plain(5000);
+    assert_eq!(driver.domain.slots_in_memory(), 4);
+    assert_eq!(driver.domain.blocking(5001, 3).unwrap(), [1, 2, 3]);
+    let mut driver = driver.reopen();
+    assert_eq!(driver.domain.slots_in_memory(), 4);
+    while driver.domain.watermark() < 5000 {
+        for grant in driver.lease(4) {
+            driver.commit(held(&grant), &result(1));
+        }
+        assert!(driver.domain.slots_in_memory() <= 4);
+    }
+    assert_eq!(driver.domain.slots_in_memory(), 0);
+    assert_eq!(driver.domain.blocking(5001, 3).unwrap(), [] as [u64; 0]);
+}
+
+#[test]
 fn an_audit_names_the_first_slot_that_differs() {
     let rules = json!({"Open": {"kind": "upsert", "entity": "t", "id": {"event": "id"}, "set": {"n": {"event": "n"}}}});
     let mut driver = Driver::new(settings(), &rules);
