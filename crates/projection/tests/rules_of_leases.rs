@@ -88,6 +88,29 @@ fn the_last_holder_is_told_how_the_lease_ended() {
 }
 
 #[test]
+fn a_lease_holds_at_its_deadline_and_a_new_grant_begins_anew() {
+    let mut driver = Driver::with(Settings { max_renewals: 1, max_attempts: 3, ..settings() });
+    driver.open_plain(1);
+    let first = driver.lease(1)[0];
+    assert_eq!((first.expires_at, first.attempt), (100, 1));
+    assert_eq!(driver.tick(100), [] as [u64; 0]);
+    let renew = |grant| Command::Renew { held: held(grant), ttl_ms: 10 };
+    assert_eq!(driver.command(&renew(&first)).done, Done::Renewed { expires_at: 110, renewals: 1 });
+    assert_eq!(driver.tick(111), [1]);
+    let second = driver.lease(1)[0];
+    assert_eq!((second.expires_at, second.attempt), (211, 2));
+    assert!(second.token > first.token);
+    assert_eq!(
+        driver.command(&renew(&second)).done,
+        Done::Renewed { expires_at: 211, renewals: 1 },
+        "never shorter"
+    );
+    // What is given back costs no attempt.
+    driver.command(&Command::Release { held: held(&second) });
+    assert_eq!(driver.lease(1)[0].attempt, 2);
+}
+
+#[test]
 fn a_commit_in_parts_is_staged_by_the_last_one() {
     let mut driver = Driver::with(settings());
     driver.open_plain(1);
