@@ -105,7 +105,7 @@ impl LoggedDomain {
         let applied = self.feed(index)?;
         let index = LogIndex::new(index as u64);
         self.domain().passed(index);
-        if index.get() % ENTRIES_PER_CHECKPOINT == 0 {
+        if index.get().is_multiple_of(ENTRIES_PER_CHECKPOINT) {
             self.domain().checkpoint(index)?;
             while self.domain().maintain()? {}
         }

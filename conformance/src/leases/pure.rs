@@ -14,7 +14,7 @@ pub(crate) fn call(step: &Map<String, Value>) -> Result<Value> {
         "lease_ms" => lease(&arguments),
         "health" => health(&arguments),
         "global_wm" => global(&arguments),
-        other => return Err(UnknownOperation(other.to_owned()).into()),
+        other => Err(UnknownOperation(other.to_owned()).into()),
     }
 }
 

@@ -115,7 +115,7 @@ impl Subject {
             "status" => self.status()?,
             "read" => {
                 let effects = view.effects(arguments.number_or("after", 0)?);
-                let entries = effects.map(|effect| Ok(entry(&effect?)?)).collect::<Result<Vec<Value>>>()?;
+                let entries = effects.map(|effect| entry(&effect?)).collect::<Result<Vec<Value>>>()?;
                 json!({"entries": entries, "watermark": watermark})
             }
             "dlq" => {

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             }
         }
-        if (seed - from + 1) % REPORT_EVERY == 0 {
+        if (seed - from + 1).is_multiple_of(REPORT_EVERY) {
             println!("{} schedules", seed - from + 1);
         }
     }

@@ -88,6 +88,29 @@ fn the_last_holder_is_told_how_the_lease_ended() {
 }
 
 #[test]
+fn a_lease_holds_at_its_deadline_and_a_new_grant_begins_anew() {
+    let mut driver = Driver::with(Settings { max_renewals: 1, max_attempts: 3, ..settings() });
+    driver.open_plain(1);
+    let first = driver.lease(1)[0];
+    assert_eq!((first.expires_at, first.attempt), (100, 1));
+    assert_eq!(driver.tick(100), [] as [u64; 0]);
+    let renew = |grant| Command::Renew { held: held(grant), ttl_ms: 10 };
+    assert_eq!(driver.command(&renew(&first)).done, Done::Renewed { expires_at: 110, renewals: 1 });
+    assert_eq!(driver.tick(111), [1]);
+    let second = driver.lease(1)[0];
+    assert_eq!((second.expires_at, second.attempt), (211, 2));
+    assert!(second.token > first.token);
+    assert_eq!(
+        driver.command(&renew(&second)).done,
+        Done::Renewed { expires_at: 211, renewals: 1 },
+        "never shorter"
+    );
+    // What is given back costs no attempt.
+    driver.command(&Command::Release { held: held(&second) });
+    assert_eq!(driver.lease(1)[0].attempt, 2);
+}
+
+#[test]
 fn a_commit_in_parts_is_staged_by_the_last_one() {
     let mut driver = Driver::with(settings());
     driver.open_plain(1);
@@ -343,6 +366,24 @@ fn a_large_match_is_one_slot_and_one_effect() {
     assert_eq!(view.slots_of_table("acc", WORKSPACE, 0).map(Result::unwrap).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(view.rows("acc", WORKSPACE, "id-024", gapless_store::Direction::Forward).count(), 100);
     assert_eq!(driver.stored().iter().filter(|(key, _)| key[0] == b't').count(), 6);
+}
+
+#[test]
+fn memory_follows_the_window_and_not_the_backlog() {
+    let mut driver = Driver::with(settings());
+    driver.open_plain(5000);
+    assert_eq!(driver.domain.slots_in_memory(), 4);
+    assert_eq!(driver.domain.blocking(5001, 3).unwrap(), [1, 2, 3]);
+    let mut driver = driver.reopen();
+    assert_eq!(driver.domain.slots_in_memory(), 4);
+    while driver.domain.watermark() < 5000 {
+        for grant in driver.lease(4) {
+            driver.commit(held(&grant), &result(1));
+        }
+        assert!(driver.domain.slots_in_memory() <= 4);
+    }
+    assert_eq!(driver.domain.slots_in_memory(), 0);
+    assert_eq!(driver.domain.blocking(5001, 3).unwrap(), [] as [u64; 0]);
 }
 
 #[test]

@@ -101,15 +101,7 @@ impl Domain {
     /// If the store cannot be read.
     pub fn open_slots(&mut self, after: u64, limit: usize) -> Result<Vec<OpenSlot>, Fault> {
         let first = after.max(self.header.watermark) + 1;
-        let mut slots = Vec::new();
-        for number in (first..=self.header.tail).take(limit) {
-            let (stage, is_claimed) = match self.window.get(number) {
-                Some(slot) => (slot.stage, slot.is_claimed()),
-                None => (self.stage_behind_the_window(number)?, true),
-            };
-            slots.push(OpenSlot { slot: number, stage: stage_of(stage), is_claimed });
-        }
-        Ok(slots)
+        (first..=self.header.tail).take(limit).map(|number| self.open_slot_at(number)).collect()
     }
 
     /// Unresolved slots below a slot, at most so many: none if it has nothing to wait for.
@@ -117,10 +109,29 @@ impl Domain {
     /// # Errors
     /// If the store cannot be read.
     pub fn blocking(&mut self, slot: u64, limit: usize) -> Result<Vec<u64>, Fault> {
-        let open = self.open_slots(0, usize::try_from(slot).unwrap_or(usize::MAX))?;
-        let unresolved =
-            open.iter().filter(|open| open.slot < slot && !matches!(open.stage, Stage::Filled(_)));
-        Ok(unresolved.map(|open| open.slot).take(limit).collect())
+        let mut blocking = Vec::new();
+        for number in self.header.watermark + 1..slot.min(self.header.tail + 1) {
+            if blocking.len() >= limit {
+                break;
+            }
+            if !matches!(self.open_slot_at(number)?.stage, Stage::Filled(_)) {
+                blocking.push(number);
+            }
+        }
+        Ok(blocking)
+    }
+
+    /// Slots that are in memory: at most as many as the window has, whatever waits behind it.
+    pub fn slots_in_memory(&self) -> usize {
+        self.window.iter().count()
+    }
+
+    fn open_slot_at(&mut self, number: u64) -> Result<OpenSlot, Fault> {
+        let (stage, is_claimed) = match self.window.get(number) {
+            Some(slot) => (slot.stage, slot.is_claimed()),
+            None => (self.stage_behind_the_window(number)?, true),
+        };
+        Ok(OpenSlot { slot: number, stage: stage_of(stage), is_claimed })
     }
 
     /// Everything that can be read, as it is now. It stays as it is, and can be read on any thread.

@@ -5,6 +5,7 @@
 
 pub(crate) mod events;
 pub(crate) mod oracle;
+mod workers;
 pub(crate) mod world;
 
 use fastrand::Rng;
