@@ -8,4 +8,5 @@ mod kill;
 mod openapi;
 mod programs;
 mod python;
+mod stories;
 mod support;
