@@ -115,7 +115,7 @@ async fn measured(
         load.recorder.measured(),
         load.measured_for(),
         interrupted,
-        load.pace.not_sent(),
+        load.pace.not_sent(load.window().1),
     );
     Ok(report)
 }

@@ -55,7 +55,13 @@ pub(crate) fn explained(error: Error, connection: &Connection) -> anyhow::Error 
         }
         Error::Problem(problem) => {
             let next = next_after(&problem, connection);
-            Refusal::new(problem.message, next)
+            // A connection that could not be made does not say where it was to go.
+            let where_to = if problem.reason == "UNAVAILABLE" {
+                format!("no answer from {}: ", connection.server.join(", "))
+            } else {
+                String::new()
+            };
+            Refusal::new(format!("{where_to}{}", problem.message), next)
         }
         Error::Protocol(_) => {
             Refusal::new(error.to_string(), "see that server and program have the same version")
@@ -95,11 +101,19 @@ fn next_after(problem: &Problem, connection: &Connection) -> String {
         ProblemKind::AlreadyExists if problem.reason == "NODE_ID_USED" => {
             "choose a higher id, and start the node with it".to_owned()
         }
+        ProblemKind::NotFound if problem.reason == "NO_SUCH_RECORD" => {
+            "see which there are: gapless record list NAMESPACE/WORKSPACE".to_owned()
+        }
+        ProblemKind::NotFound if problem.reason == "NO_SUCH_EVENT" => {
+            "see which there are: gapless read NAMESPACE/WORKSPACE".to_owned()
+        }
         ProblemKind::NotFound => "see that it is spelled as it was created".to_owned(),
         ProblemKind::AlreadyExists => "choose another name".to_owned(),
         ProblemKind::Exhausted => "try again later, with the same key".to_owned(),
         ProblemKind::Unavailable => {
-            format!("see that a server runs at {servers}, or name another one: --server ADDR")
+            format!(
+                "see that a server runs at {servers} (`gapless dev` starts one), or name another one: --server ADDR"
+            )
         }
         ProblemKind::Deadline => "ask again with the same key, or with a longer --timeout".to_owned(),
         ProblemKind::Precondition if problem.reason == "NO_PEER_NETWORK" => {

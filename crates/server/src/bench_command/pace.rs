@@ -63,13 +63,7 @@ impl Pace {
     pub(super) fn drive(&self) {
         let Some(rate) = self.rate else { return };
         while !self.over.load(Ordering::Relaxed) {
-            let elapsed = self.began.elapsed().as_secs_f64();
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "a time that has passed is neither"
-            )]
-            let due = (elapsed * rate) as u64 + 1;
+            let due = due(rate, self.began.elapsed());
             let given = self.given.swap(due, Ordering::Relaxed);
             self.due.add_permits(usize::try_from(due - given).unwrap_or(0));
             let until_next = (due as f64 / rate - self.began.elapsed().as_secs_f64()).max(0.0);
@@ -87,13 +81,24 @@ impl Pace {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// What was due and was never sent, because every client was still waiting for an answer.
-    pub(super) fn not_sent(&self) -> u64 {
-        match self.rate {
-            Some(_) => self.given.load(Ordering::Relaxed).saturating_sub(self.next.load(Ordering::Relaxed)),
-            None => 0,
-        }
+    /// What was due until then and was never sent, because every client was still waiting for an answer.
+    pub(super) fn not_sent(&self, until: Instant) -> u64 {
+        let Some(rate) = self.rate else { return 0 };
+        let due =
+            due(rate, until.saturating_duration_since(self.began)).min(self.given.load(Ordering::Relaxed));
+        due.saturating_sub(self.next.load(Ordering::Relaxed))
     }
+}
+
+/// How many are due after so long.
+fn due(rate: f64, elapsed: Duration) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a time that has passed is neither"
+    )]
+    let whole = (elapsed.as_secs_f64() * rate) as u64;
+    whole + 1
 }
 
 #[cfg(test)]
@@ -112,7 +117,13 @@ mod tests {
         assert_eq!(taken[0], Due { number: 0, at: pace.began });
         assert_eq!(taken[1], Due { number: 1, at: pace.began + Duration::from_millis(1) });
         pace.end();
-        assert_eq!((pace.next().await, pace.not_sent()), (None, 1));
+        let late = pace.began + Duration::from_secs(1);
+        assert_eq!((pace.next().await, pace.not_sent(late)), (None, 1));
+        assert_eq!(
+            pace.not_sent(pace.began + Duration::from_micros(1500)),
+            0,
+            "the third one was not due yet"
+        );
     }
 
     #[tokio::test]
@@ -121,6 +132,6 @@ mod tests {
         assert_eq!(pace.next().await.unwrap().number, 0);
         assert_eq!(pace.next().await.unwrap().number, 1);
         pace.end();
-        assert_eq!((pace.next().await, pace.not_sent()), (None, 0));
+        assert_eq!((pace.next().await, pace.not_sent(Instant::now())), (None, 0));
     }
 }

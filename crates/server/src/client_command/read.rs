@@ -73,7 +73,13 @@ fn show(event: &v1::Event, form: DumpForm, out: &mut dyn Write) -> Result<()> {
         DumpForm::Table => {
             let offset = event.workspace_offset.to_string();
             let numbers = pairs(&event.numbers);
-            let line = row([&offset, &event.event_type, &event.client_id, &numbers, &shown(&event.payload)]);
+            let line = row([
+                &offset,
+                &event.event_type,
+                &event.client_id,
+                &numbers,
+                &shown(event.payload.trim_ascii_end()),
+            ]);
             let most = columns();
             let line = if line.chars().count() > most {
                 line.chars().take(most - 3).chain("...".chars()).collect()

@@ -130,7 +130,7 @@ fn refusals_and_wrong_usage_have_exit_codes_of_their_own() {
         program().args(["read", "shop/1", "--server", "127.0.0.1:1", "--timeout", "300ms"]).output().unwrap();
     assert_eq!(nobody.status.code(), Some(1));
     let said = String::from_utf8(nobody.stderr).unwrap();
-    assert!(said.contains("next: see that a server runs at 127.0.0.1:1"), "{said}");
+    assert!(said.contains("next: see that a server runs at 127.0.0.1:1 "), "{said}");
 }
 
 #[test]

@@ -11,5 +11,6 @@ mod openapi;
 mod programs;
 mod python;
 mod readiness;
+mod stories;
 mod support;
 mod telemetry;
