@@ -66,6 +66,7 @@ struct Memory {
 /// Lengths of segments and what is read again, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Logs {
+    first: u32,
     replicated: u32,
     partition: u32,
     scrub_rate: u64,
@@ -89,6 +90,8 @@ impl Default for Settings {
             server: Limits::default(),
             memory: Memory { memtables: 256 << 20, cache: 256 << 20, numbers: Params::CACHE_ENTRIES },
             log: Logs {
+                // A new log is filled with zeros before the node is ready: 64 MiB of them would be most of a start.
+                first: 8 << 20,
                 replicated: engine.log.segment_bytes,
                 partition: engine.partitions.log.segment_bytes,
                 scrub_rate: engine.log.scrub_bytes_per_second,
@@ -166,7 +169,7 @@ impl Settings {
     pub(crate) fn engine(&self) -> EngineConfig {
         let mut config = EngineConfig::embedded(&self.data);
         config.log.segment_bytes = self.log.replicated;
-        config.log.first_segment_bytes = self.log.replicated;
+        config.log.first_segment_bytes = self.log.first;
         config.log.scrub_bytes_per_second = self.log.scrub_rate;
         config.partitions.log.segment_bytes = self.log.partition;
         config.partitions.budget = Budget::new(self.memory.memtables, self.memory.cache);

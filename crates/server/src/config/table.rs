@@ -69,6 +69,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "memory.memtables" size(BYTES) memory.memtables: "rows that are in no checkpoint yet, all partitions together",
     "memory.cache" size(BYTES) memory.cache: "what is kept of the files of stores, all partitions together",
     "memory.numbers" count(1..=1 << 31) memory.numbers: "numbers of sequences that are kept, all partitions together",
+    "log.first_segment" size(SEGMENT) log.first: "length of the first segment of a new replicated log; the next ones double up to the length below",
     "log.replicated_segment" size(SEGMENT) log.replicated: "length of a segment of the replicated log",
     "log.partition_segment" size(SEGMENT) log.partition: "length that segments of a partition log grow to",
     "log.scrub_rate" size(0..=1 << 40) log.scrub_rate: "bytes of the replicated log that are read again each second, to find damage; 0B turns it off",

@@ -83,8 +83,11 @@ fn partitions(page: &mut Page, engine: &Engine) {
     }
 }
 
+/// A metric, and what it reads of a partition.
+type Read = (&'static Metric, fn(&PartitionReport) -> u64);
+
 /// What is read of each partition.
-const BY_PARTITION: [(&Metric, fn(&PartitionReport) -> u64); 9] = [
+const BY_PARTITION: [Read; 9] = [
     (ENQUEUED_OPS, |report| report.queued_entries as u64),
     (ENQUEUED_BYTES, |report| report.queued_bytes),
     (BACKLOG_AGE, |report| {

@@ -2,6 +2,7 @@
 
 use gapless_api::v1::ledger_client::LedgerClient;
 use gapless_client::{Ledger, v1};
+use tonic::transport::Channel;
 
 use crate::kill::{SHOP, client, sale};
 use crate::support::{Process, get, program};
@@ -33,7 +34,8 @@ async fn readyz_turns_true_only_when_writes_are_taken() {
         assert!(starting.try_wait().unwrap().is_none(), "it ended after {seen:?}");
     }
     // Not our client, which tries again: the first attempt must do, in every partition.
-    let mut ledger = LedgerClient::connect(format!("http://{address}")).await.unwrap();
+    let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+    let mut ledger = LedgerClient::new(channel);
     for number in 50..55 {
         ledger.write(sale(number)).await.unwrap();
     }

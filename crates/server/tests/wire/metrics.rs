@@ -107,15 +107,20 @@ async fn scrape(node: &Node) -> Scraped {
     Scraped::read(&answer.body)
 }
 
-/// Looks until what was answered is counted: that happens a moment after the answer has left.
+/// Looks until what was answered is counted: that happens a moment after the answer has left. Marks are moved a moment later, too.
 async fn settled(node: &Node) -> Scraped {
     let counted = |scraped: &Scraped| {
         let ended = "gapless_requests_total{protocol=\"grpc\",method=\"Write\",status=";
         let sum: f64 =
             scraped.samples.iter().filter(|(name, _)| name.starts_with(ended)).map(|(_, value)| value).sum();
-        let durable = "gapless_partition_durable_index{namespace=\"shop\",partition=\"1\"}";
+        let mark = |mark: &str| {
+            scraped.value(&format!("gapless_partition_{mark}{{namespace=\"shop\",partition=\"1\"}}"))
+        };
+        let marked = mark("durable_index") == 4.0
+            && mark("applied_index") == 4.0
+            && mark("applied_global") == scraped.value("gapless_log_dispatched_index");
         let looked = "gapless_requests_total{protocol=\"http\",method=\"other\",status=\"200\"}";
-        sum == 5.0 && scraped.value(durable) == 4.0 && scraped.samples.contains_key(looked)
+        sum == 5.0 && marked && scraped.samples.contains_key(looked)
     };
     for _ in 0..1000 {
         let scraped = scrape(node).await;
