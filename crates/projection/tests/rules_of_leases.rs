@@ -369,6 +369,23 @@ fn a_large_match_is_one_slot_and_one_effect() {
 }
 
 #[test]
+fn an_image_is_the_same_domain_on_another_node() {
+    let mut driver = Driver::with(settings());
+    driver.open_plain(7);
+    let grants = driver.lease(4);
+    driver.commit(held(&grants[1]), &write("x", 1, Some(0)));
+    driver.commit(held(&grants[0]), &write("x", 1, Some(0)));
+    driver.command(&Command::Skip { slot: 3 });
+    let mut other = driver.copy();
+    assert_eq!(other.domain.next_entry(), driver.domain.next_entry());
+    assert_eq!((other.stored(), other.domain.status()), (driver.stored(), driver.domain.status()));
+    for domain in [&mut driver, &mut other] {
+        assert_eq!(slots(&domain.lease(9)), [2, 5], "the conflicted one first, up to the window");
+    }
+    assert_eq!((other.stored(), *other.domain.counters()), (driver.stored(), *driver.domain.counters()));
+}
+
+#[test]
 fn memory_follows_the_window_and_not_the_backlog() {
     let mut driver = Driver::with(settings());
     driver.open_plain(5000);

@@ -44,6 +44,18 @@ impl Driver {
         Self { io, budget, definition, domain, index, events, time }
     }
 
+    /// Another node that was given an image.
+    pub(crate) fn copy(&mut self) -> Self {
+        let image = self.domain.image().unwrap();
+        let rows: Vec<_> =
+            image.rows.everything().map(|row| row.map(|(_, key, value)| (key, value)).unwrap()).collect();
+        let (io, budget, definition) =
+            (Arc::new(MemoryIo::new()), self.budget.clone(), self.definition.clone());
+        Domain::install(io.clone(), "domain", rows, Options::default(), &budget).unwrap();
+        let domain = open(&io, &budget, &definition);
+        Self { io, budget, definition, domain, index: self.index, events: self.events, time: self.time }
+    }
+
     pub(crate) fn apply(&mut self, input: Input<'_>) -> Applied {
         self.index += 1;
         self.domain.apply(Place { index: LogIndex::new(self.index), position: 0 }, self.time, input).unwrap()
