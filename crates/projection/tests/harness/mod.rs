@@ -1,5 +1,7 @@
 //! A domain in memory, driven by hand.
 
+#![allow(dead_code, reason = "every file of tests uses its part of it")]
+
 use std::sync::Arc;
 
 use gapless_log::io::memory::MemoryIo;
