@@ -109,6 +109,17 @@ fn a_lease_holds_at_its_deadline_and_a_new_grant_begins_anew() {
 }
 
 #[test]
+fn a_lease_at_its_deadline_holds_while_an_earlier_one_expires() {
+    let mut driver = Driver::with(settings());
+    driver.open_plain(2);
+    driver.lease(1);
+    driver.tick(10);
+    assert_eq!(driver.lease(1)[0].expires_at, 110);
+    assert_eq!(driver.tick(110), [1]);
+    assert_eq!(driver.tick(111), [2]);
+}
+
+#[test]
 fn a_commit_in_parts_is_staged_by_the_last_one() {
     let mut driver = Driver::with(settings());
     driver.open_plain(1);
