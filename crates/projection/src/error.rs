@@ -61,3 +61,20 @@ pub enum CheckpointFailed {
     #[error(transparent)]
     Maintain(#[from] MaintainError),
 }
+
+/// Why an image was not installed. The directory is of no use.
+#[derive(Clone, Debug, Error)]
+pub enum InstallError {
+    /// The store could not be opened.
+    #[error(transparent)]
+    Open(#[from] StoreOpenError),
+    /// A row is none of a domain, or the store takes no more.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// The store could not be written.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// Files of the store could not be merged.
+    #[error(transparent)]
+    Maintain(#[from] MaintainError),
+}

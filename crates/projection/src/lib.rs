@@ -41,7 +41,7 @@ pub use counters::Counters;
 pub use domain::{Applied, Blocking, Definition, Domain, Image, Input, OpenSlot, Place, Stage, Status};
 pub use durations::{Durations, LeaseRule, lease_ms, size_milli};
 pub use effect::{Change, CommitDigest, Effect, Why};
-pub use error::{CheckpointFailed, Fault, OpenError};
+pub use error::{CheckpointFailed, Fault, InstallError, OpenError};
 pub use event::Event;
 pub use gapless_log::input::Malformed;
 pub use health::{Alert, Health, Vitals, global_watermark};

@@ -11,6 +11,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use gapless_log::io::Io;
 use gapless_store::{Budget, Maintained, Offset, Options, Snapshot, Store, Synced};
 use gapless_types::LogIndex;
@@ -18,7 +19,7 @@ use gapless_types::LogIndex;
 use super::Domain;
 use super::header::Header;
 use super::window::Window;
-use crate::error::{CheckpointFailed, Fault, OpenError};
+use crate::error::{CheckpointFailed, Fault, InstallError, OpenError};
 use crate::mistakes::{Mistake, Mistakes};
 use crate::rows::{HEADER, Rows, slot_key};
 use crate::rule::Rules;
@@ -137,6 +138,40 @@ impl Domain {
     pub fn image(&mut self) -> Result<Image, Fault> {
         self.flush()?;
         Ok(Image { rows: self.rows.store.snapshot(), next: self.next_entry() })
+    }
+
+    /// Makes a domain's directory of the rows of an image, in the order the image gave them. Of one that was broken off nothing is
+    /// used: it is made anew, in another directory.
+    ///
+    /// # Errors
+    /// If a row is none of a domain, or the store cannot be written.
+    pub fn install(
+        io: Arc<dyn Io>,
+        directory: impl Into<PathBuf>,
+        rows: impl IntoIterator<Item = (Bytes, Bytes)>,
+        options: Options,
+        budget: &Budget,
+    ) -> Result<(), InstallError> {
+        let (store, _) = Store::open(io, directory, options, budget)?;
+        let mut target = Rows::new(store);
+        let mut header = None;
+        for (key, value) in rows {
+            if *key == *HEADER {
+                header = Some(Header::decode(&value).map_err(Fault::from)?);
+            }
+            target.put(&key, &value)?;
+            if target.store.wants_checkpoint() {
+                // At nothing: it counts from the last checkpoint on.
+                target.apply()?;
+                target.store.checkpoint(Offset::ZERO, Synced::by_a_sync_up_to(Offset::ZERO))?;
+                target.store.maintain(MAINTAIN_BYTES)?;
+            }
+        }
+        target.apply()?;
+        let header = header.ok_or(Fault::Malformed("an image without a header"))?;
+        let entries = Offset::new(header.whole_entries());
+        target.store.checkpoint(entries, Synced::by_a_sync_up_to(entries))?;
+        Ok(())
     }
 
     /// Brings the rows of open slots and the header up to now.

@@ -1,5 +1,7 @@
 //! A domain in memory, driven by hand.
 
+#![allow(dead_code, reason = "every file of tests uses its part of it")]
+
 use std::sync::Arc;
 
 use gapless_log::io::memory::MemoryIo;
@@ -42,6 +44,18 @@ impl Driver {
         drop(domain);
         let domain = open(&io, &budget, &definition);
         Self { io, budget, definition, domain, index, events, time }
+    }
+
+    /// Another node that was given an image.
+    pub(crate) fn copy(&mut self) -> Self {
+        let image = self.domain.image().unwrap();
+        let rows: Vec<_> =
+            image.rows.everything().map(|row| row.map(|(_, key, value)| (key, value)).unwrap()).collect();
+        let (io, budget, definition) =
+            (Arc::new(MemoryIo::new()), self.budget.clone(), self.definition.clone());
+        Domain::install(io.clone(), "domain", rows, Options::default(), &budget).unwrap();
+        let domain = open(&io, &budget, &definition);
+        Self { io, budget, definition, domain, index: self.index, events: self.events, time: self.time }
     }
 
     pub(crate) fn apply(&mut self, input: Input<'_>) -> Applied {

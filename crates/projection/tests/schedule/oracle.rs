@@ -34,11 +34,24 @@ pub(crate) fn check(world: &mut World) -> Result<(), String> {
             same("the effect of an event", &found.as_ref(), &Some(effect))?;
         }
     }
+    nothing_is_left_of_slots(world)?;
     let counters = world.domain().counters();
     let committed = effects.iter().filter(|effect| !matches!(effect.change, Change::Fill { .. })).count();
     same("slots committed", &counters.committed, &(committed as u64))?;
     same("slots filled", &counters.filled, &((effects.len() - committed) as u64))?;
     same("slots filled", &counters.filled, &(view.fills(0).count() as u64))
+}
+
+/// Everything is resolved: of events, slots and parts no row is left.
+fn nothing_is_left_of_slots(world: &mut World) -> Result<(), String> {
+    let image = world.domain.as_mut().unwrap().image().map_err(|fault| fault.to_string())?;
+    for row in image.rows.everything() {
+        let (_, key, _) = row.map_err(|error| error.to_string())?;
+        if !b"hretfk".contains(&key[0]) {
+            return Err(format!("a row of a resolved slot: {key:?}"));
+        }
+    }
+    Ok(())
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, expected: &T) -> Result<(), String> {
