@@ -2,20 +2,19 @@
 //!
 //! Must not know: how anything is measured.
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use comfy_table::Table;
 use serde::Serialize;
 
-use crate::bars::{Bar, Limit, Unit, Verdict};
+use crate::bars::{Bar, Limit, Unit};
 use crate::engine_isolation::{self, Pair};
 use crate::engine_load::Figures;
 use crate::engine_suite::{PARTITIONS, Round, Series};
 use crate::machine::Machine;
-use crate::report::{bars_table, right_aligned, show, table};
+use crate::report::{right_aligned, show, table, write_bars, write_json};
 use crate::samples::Spread;
 
 /// What a row of a table takes from a round.
@@ -51,9 +50,7 @@ impl Report {
     }
 
     pub(crate) fn write_json(&self, path: &Path) -> Result<()> {
-        let mut json = serde_json::to_vec_pretty(self)?;
-        json.push(b'\n');
-        fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))
+        write_json(self, path)
     }
 
     pub(crate) fn write_tables(&self, output: &mut impl Write) -> Result<()> {
@@ -71,12 +68,7 @@ impl Report {
             )?;
             writeln!(output, "{}\n", self.isolation())?;
         }
-        if !self.bars.is_empty() {
-            let missed = self.bars.iter().filter(|bar| bar.verdict != Verdict::Met).count();
-            writeln!(output, "Bars\n\n{}\n", bars_table(&self.bars))?;
-            writeln!(output, "{} of {} bars met", self.bars.len() - missed, self.bars.len())?;
-        }
-        Ok(())
+        write_bars(&self.bars, output)
     }
 
     fn figures(&self) -> Table {
@@ -226,6 +218,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::bars::Verdict;
     use crate::engine_load::Load;
     use crate::workload::Run;
 

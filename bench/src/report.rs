@@ -46,17 +46,10 @@ impl Report {
     }
 
     pub(crate) fn write_json(&self, path: &Path) -> Result<()> {
-        let failed = || format!("cannot write {}", path.display());
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).with_context(failed)?;
-        }
-        let mut json = serde_json::to_vec_pretty(self)?;
-        json.push(b'\n');
-        fs::write(path, json).with_context(failed)
+        write_json(self, path)
     }
 
     pub(crate) fn write_tables(&self, output: &mut impl Write) -> Result<()> {
-        let missed = self.bars.iter().filter(|bar| bar.verdict != Verdict::Met).count();
         writeln!(output, "{}\n", self.machine.line())?;
         writeln!(output, "Appends of 1 KiB, each durable before the next: medians over rounds\n")?;
         writeln!(output, "{}\n", self.appends_table())?;
@@ -64,10 +57,7 @@ impl Report {
         writeln!(output, "{}\n", self.ratios_table())?;
         writeln!(output, "Beside the bars\n")?;
         writeln!(output, "{}\n", self.notes_table())?;
-        writeln!(output, "Bars\n")?;
-        writeln!(output, "{}\n", bars_table(&self.bars))?;
-        writeln!(output, "{} of {} bars met", self.bars.len() - missed, self.bars.len())?;
-        Ok(())
+        write_bars(&self.bars, output)
     }
 
     fn appends_table(&self) -> Table {
@@ -120,6 +110,27 @@ impl Report {
         }
         table
     }
+}
+
+/// All figures, for programs.
+pub(crate) fn write_json(report: &impl Serialize, path: &Path) -> Result<()> {
+    let failed = || format!("cannot write {}", path.display());
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).with_context(failed)?;
+    }
+    let mut json = serde_json::to_vec_pretty(report)?;
+    json.push(b'\n');
+    fs::write(path, json).with_context(failed)
+}
+
+/// The bars, if there are any, and how many of them are met.
+pub(crate) fn write_bars(bars: &[Bar], output: &mut impl Write) -> Result<()> {
+    if bars.is_empty() {
+        return Ok(());
+    }
+    let missed = bars.iter().filter(|bar| bar.verdict != Verdict::Met).count();
+    writeln!(output, "Bars\n\n{}\n", bars_table(bars))?;
+    Ok(writeln!(output, "{} of {} bars met", bars.len() - missed, bars.len())?)
 }
 
 /// Every bar with its verdict.

@@ -2,17 +2,16 @@
 //!
 //! Must not know: how anything is measured.
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use comfy_table::Table;
 use serde::Serialize;
 
-use crate::bars::{Bar, Limit, Unit, Verdict};
+use crate::bars::{Bar, Limit, Unit};
 use crate::machine::Machine;
-use crate::report::{bars_table, right_aligned, show, table};
+use crate::report::{right_aligned, show, table, write_bars, write_json};
 use crate::samples::Spread;
 use crate::server_process::Figures;
 use crate::server_suite::{Load, Round, Series};
@@ -40,21 +39,14 @@ impl Report {
     }
 
     pub(crate) fn write_json(&self, path: &Path) -> Result<()> {
-        let mut json = serde_json::to_vec_pretty(self)?;
-        json.push(b'\n');
-        fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))
+        write_json(self, path)
     }
 
     pub(crate) fn write_tables(&self, output: &mut impl Write) -> Result<()> {
         writeln!(output, "{}\n", self.machine.line())?;
         writeln!(output, "Events of 256 bytes: medians over rounds\n\n{}\n", self.figures())?;
         writeln!(output, "Ratios within a round: median (lowest to highest)\n\n{}\n", self.ratios())?;
-        if !self.bars.is_empty() {
-            let missed = self.bars.iter().filter(|bar| bar.verdict != Verdict::Met).count();
-            writeln!(output, "Bars\n\n{}\n", bars_table(&self.bars))?;
-            writeln!(output, "{} of {} bars met", self.bars.len() - missed, self.bars.len())?;
-        }
-        Ok(())
+        write_bars(&self.bars, output)
     }
 
     fn figures(&self) -> Table {
