@@ -78,7 +78,7 @@ fn leases(workspace: &Workspace, mut arguments: Arguments) -> Result<ExitCode> {
         "--package",
         "gapless-projection",
         "--example",
-        "soak",
+        "schedules",
         "--",
     ]);
     command.args(["--schedules", &schedules.to_string(), "--from", &from.to_string()]);
