@@ -51,6 +51,7 @@ export class Workspace {
     this.path = `/v1/namespaces/${encodeURIComponent(namespace)}/workspaces/${encodeURIComponent(number)}`;
   }
   state() { return ask(this.path); }
+  definition() { return ask(`/v1/namespaces/${encodeURIComponent(this.namespace)}`); }
   entities() { return all(`${this.path}/entities`, "entities"); }
   records() { return all(`${this.path}/records`, "records"); }
   sequences() { return ask(`${this.path}/sequences`); }

@@ -117,12 +117,23 @@ function newKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+/** The sequences of a workspace; of one that nobody wrote to, those that it will have. */
+async function sequenceNames(workspace) {
+  const { sequences } = await workspace.sequences();
+  if (sequences.length > 0) return sequences.map(({ sequence }) => sequence);
+  const { namespace } = await workspace.definition();
+  const [, table = ""] = namespace.definition.split("[kinds.default.sequences]\n");
+  const [lines] = table.split(/\n(?=\s*(?:\[|$))/);
+  return lines.split("\n").map((line) => line.split(" = ")[0].trim()).filter((name) => name !== "");
+}
+
 async function fillSequences(workspace, into) {
+  const chosen = new Set([...into.querySelectorAll("input:checked")].map((box) => box.value));
+  const box = (name) => h("input", { type: "checkbox", name: "number", value: name, checked: chosen.has(name) });
   try {
-    const { sequences } = await workspace.sequences();
-    into.replaceChildren(...sequences.map(({ sequence }) =>
-      h("label", {}, h("span", {}, h("input", { type: "checkbox", name: "number", value: sequence }), ` next ${sequence}`))));
-  } catch { /* A workspace that nobody wrote to has none to show. */ }
+    const names = await sequenceNames(workspace);
+    into.replaceChildren(...names.map((name) => h("label", {}, h("span", {}, box(name), ` next ${name}`))));
+  } catch { /* Then there are none to choose from; the list beside says why. */ }
 }
 
 /** A form that writes an event, and can send the same request again. */
