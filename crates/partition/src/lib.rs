@@ -25,6 +25,7 @@ mod outcome;
 mod partition;
 mod pending;
 mod proofs;
+mod read_ahead;
 mod recent;
 mod rows;
 mod schema;

@@ -17,6 +17,7 @@ use gapless_types::{
 
 use crate::error::Fault;
 use crate::outcome::Outcome;
+use crate::read_ahead::ReadAhead;
 use crate::rows;
 use crate::rows::entity::EntityRow;
 use crate::rows::record::RecordRow;
@@ -138,9 +139,9 @@ impl View {
             Direction::Forward => (from <= last).then_some(from),
             Direction::Backward => Some(from.min(last)),
         };
-        let mut bytes = 0;
+        let (mut bytes, mut log) = (0, ReadAhead::new(&self.log, direction));
         while let Some(offset) = next.filter(|_| found.len() < limit && bytes < MAX_READ_BYTES) {
-            let outcome = StoredOutcome::read(&self.log, offset)?;
+            let outcome = log.read(offset)?;
             bytes += outcome.bytes().len();
             found.push(outcome);
             next = match direction {
@@ -177,11 +178,12 @@ impl View {
             Direction::Backward => key(0)..=key(from.get()),
         };
         let (mut found, mut bytes) = (Vec::new(), 0);
+        let mut log = ReadAhead::new(&self.log, direction);
         for row in self.rows.range(range, direction).take(limit) {
             let (_, value) = row?;
             let (offset, _) =
                 rows::index::decode(&value).ok_or(Fault::row("an index row without an offset"))?;
-            let outcome = StoredOutcome::read(&self.log, offset)?;
+            let outcome = log.read(offset)?;
             bytes += outcome.bytes().len();
             found.push(outcome);
             if bytes >= MAX_READ_BYTES {

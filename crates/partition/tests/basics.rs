@@ -310,3 +310,41 @@ fn a_page_of_large_events_ends_early_and_always_has_one() {
         }
     }
 }
+
+#[test]
+fn a_page_has_what_single_reads_have_whether_events_are_neighbours_or_far_apart() {
+    const EVENTS: u64 = 3000;
+    let mut bench = Bench::new();
+    let sizes = [0, 1, 300, 5_000, 70_000];
+    for round in 1..=EVENTS {
+        // Workspace 1 has nearly all of them, workspace 2 one here and there, some next to each other; a few are large.
+        let id = if round % 700 < 3 { 2 } else { 1 };
+        let payload = vec![b'x'; sizes[if round % 97 == 0 { 4 } else { (round % 4) as usize }]];
+        bench.commit(&Write { payload: &payload, ..event(id) });
+    }
+    bench.close_and_open();
+    let view = bench.partition().view().unwrap();
+    let last = view.applied().unwrap();
+    let single = |offset| view.outcomes(offset, 1, Direction::Forward).unwrap().pop().unwrap();
+    for direction in [Direction::Forward, Direction::Backward] {
+        let mut next = Some(if direction == Direction::Forward { PartitionOffset::FIRST } else { last });
+        let mut seen = 0;
+        while let Some(from) = next.filter(|from| *from <= last) {
+            let page = view.outcomes(from, 1000, direction).unwrap();
+            for found in &page {
+                assert_eq!(*found, single(found.header().partition_offset));
+            }
+            seen += page.len() as u64;
+            let end = page.last().unwrap().header().partition_offset;
+            next = if direction == Direction::Forward { end.next() } else { end.previous() };
+        }
+        assert_eq!(seen, last.get());
+        for id in [1, 2] {
+            let events = view.workspace(workspace(id)).unwrap().unwrap().last_offset;
+            let from = if direction == Direction::Forward { WorkspaceOffset::FIRST } else { events };
+            for found in view.events(workspace(id), from, 500, direction).unwrap() {
+                assert_eq!(found, single(found.header().partition_offset));
+            }
+        }
+    }
+}
