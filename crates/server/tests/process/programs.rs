@@ -22,9 +22,13 @@ pub(crate) fn found(program: &str, package: &str) -> Command {
 }
 
 fn install(package: &str) {
+    // Tests are processes of their own, and apt-get refuses the second one that comes.
+    let lock = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("apt.lock")).unwrap();
+    lock.lock().unwrap();
     let apt = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive").args(arguments).stdin(Stdio::null());
+        command.env("DEBIAN_FRONTEND", "noninteractive").args(["-o", "DPkg::Lock::Timeout=300"]);
+        command.args(arguments).stdin(Stdio::null());
         command.output().map(|output| output.status.success()).unwrap_or(false)
     };
     let install = ["install", "--yes", "--no-install-recommends", package];
