@@ -393,3 +393,35 @@ async fn whoever_embeds_it_can_stop_writes_and_retries_are_free() {
     assert_eq!(committed(&write(&engine, 2, &sale(5)).await.unwrap()).workspace_offset.get(), 2);
     engine.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_is_told_early_sees_what_he_wrote_in_any_view() {
+    const WRITERS: u64 = 300;
+    let io = Arc::new(MemoryIo::new());
+    let engine = open(&io).await;
+    engine.define(shop(1)).await.unwrap();
+    let mut offsets = Vec::new();
+    for round in 0..4 {
+        // More than are told together, so that the first are told while the others are applied.
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let engine = engine.clone();
+                tokio::spawn(async move {
+                    let told = write(&engine, round * WRITERS + writer, &sale(1)).await.unwrap();
+                    let offset = committed(&told).partition_offset;
+                    let stale = ReadOptions { consistency: Consistency::Stale, ..ReadOptions::default() };
+                    let view = engine.view_of("shop", WorkspaceId::new(1), stale).await.unwrap();
+                    assert!(view.applied() >= Some(offset), "{offset} was acknowledged");
+                    committed(&told).workspace_offset.get()
+                })
+            })
+            .collect();
+        for writer in writers {
+            offsets.push(writer.await.unwrap());
+        }
+    }
+    offsets.sort_unstable();
+    assert!(offsets.into_iter().eq(1..=4 * WRITERS), "NUM-1");
+    assert_eq!(engine.in_flight(), 0);
+    engine.close().await;
+}
