@@ -5,7 +5,7 @@
 //!                                                                                   │ committed
 //!  ack ◀── acks, recall ◀── partition::apply ◀── worker ◀── slot ◀── dispatcher ◀───┘
 //!                                    │
-//!                                    ├──▶ reads, subscriptions, barriers
+//!                                    ├──▶ reads, subscriptions, barriers, projections
 //!                                    └──▶ watermarks ──▶ acknowledgements, retention ──▶ keeper: what may be cut
 //! ```
 //!
@@ -38,6 +38,7 @@ mod namespaces;
 mod node;
 pub mod offsets;
 mod pipeline;
+pub mod projections;
 mod proposing;
 mod ranges;
 mod reads;
@@ -55,16 +56,20 @@ mod workers;
 mod write;
 
 pub use barriers::Target;
-pub use catalog::{Catalog, CatalogCommand, CatalogFileError, Namespace};
+pub use catalog::{Catalog, CatalogCommand, CatalogFileError, Namespace, Projection};
 pub use counters::{Rejected, WriteStatistics};
 pub use embedding::{EventProof, named_key};
 pub use engine::{Attach, Config, Engine, PartitionReport};
 pub use error::{BarrierError, Blocked, CatalogError, NotLeader, OpenError, ReadError, WriteError};
 pub use gapless_consensus::{ChangeError, ClusterId, Leader, NodeId, TransferError};
 pub use gapless_partition as partition;
+pub use gapless_projection as projection;
 pub use gapless_types as types;
 pub use keeper::Housekeeping;
 pub use pipeline::Submitted;
+pub use projections::{
+    DomainReport, DomainState, Freshness, LeaseRequest, Leased, ProjectionError, ProjectionReport,
+};
 pub use reads::{Consistency, ReadOptions};
 pub use reports::{NoPeers, Peers, Report};
 pub use slot::{Applied, PartitionState, QueueLimits};

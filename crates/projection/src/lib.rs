@@ -25,6 +25,7 @@ mod health;
 pub mod limits;
 mod mistakes;
 mod payload;
+mod plan;
 mod refusal;
 mod replay;
 mod rows;
@@ -38,7 +39,9 @@ mod waiting;
 pub use answer::{Answer, CommitStatus, Done, Grant, Next};
 pub use command::{Command, Held};
 pub use counters::Counters;
-pub use domain::{Applied, Blocking, Definition, Domain, Image, Input, OpenSlot, Place, Stage, Status};
+pub use domain::{
+    Applied, Blocking, Definition, Domain, Image, Input, Installing, OpenSlot, Place, Sight, Stage, Status,
+};
 pub use durations::{Durations, LeaseRule, lease_ms, size_milli};
 pub use effect::{Change, CommitDigest, Effect, Why};
 pub use error::{CheckpointFailed, Fault, InstallError, OpenError};
@@ -48,6 +51,7 @@ pub use health::{Alert, Health, Vitals, global_watermark};
 #[cfg(feature = "faults")]
 pub use mistakes::Mistake;
 pub use payload::{Exploded, Payload, RowRead, RowWrite, RuleKind};
+pub use plan::{Plan, PlanError, Routing, Scope};
 pub use refusal::Refusal;
 pub use replay::{Audit, Rebuilt, ReplayError};
 pub use rule::{
