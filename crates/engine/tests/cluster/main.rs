@@ -10,6 +10,7 @@ mod following;
 mod harness;
 mod identity;
 mod membership;
+mod projections;
 mod storm;
 mod time;
 
