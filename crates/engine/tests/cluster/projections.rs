@@ -352,7 +352,7 @@ async fn workers_survive_changes_of_leader_and_zombies_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_comes_late_gets_the_read_model_with_a_snapshot() {
-    let mut cluster = Cluster::found_keeping(3, 5, 5).await;
+    let mut cluster = Cluster::found_retaining(3, 5, 5, 1).await;
     define(&cluster, with(with(shop(2), "sales", rules()), "work", workers(&json!({})))).await;
     let leader = cluster.leader().await;
     let late = cluster.running().into_iter().find(|node| *node != leader).unwrap();
@@ -482,8 +482,7 @@ async fn places_are_held_for_work_that_has_no_event() {
     let second = allocate().await.unwrap().unwrap();
     assert_eq!((first.grant.slot, second.grant.slot), (1, 2));
     assert_eq!(allocate().await.unwrap().unwrap_err(), Refusal::WindowFull);
-    let effects =
-        vec![RowWrite { table: "t".into(), id: "a".into(), row: row_from_json(&json!({"x": 1})) }];
+    let effects = vec![RowWrite { table: "t".into(), id: "a".into(), row: row_from_json(&json!({"x": 1})) }];
     let bytes = Payload::Effects { effects, reads: Vec::new() }.to_bytes();
     let done = commit(&engine, &second, &bytes).await.unwrap();
     assert!(matches!(done, Done::Committed { status: gapless_engine::projection::CommitStatus::Staged, .. }));
