@@ -9,6 +9,7 @@ mod domains;
 mod following;
 mod harness;
 mod identity;
+mod lease_storm;
 mod membership;
 mod projections;
 mod storm;

@@ -16,10 +16,10 @@ use serde_json::json;
 
 use crate::harness::{Cluster, committed, eventually, id, shop};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A table that counts and sums what was sold each day.
-fn rules() -> String {
+pub(crate) fn rules() -> String {
     let plan = json!({"rules": {
         "Sold": {"kind": "upsert", "entity": "daily", "id": {"event": "day"},
             "set": {"n": {"add": [{"row": "n"}, 1]}, "total": {"add": [{"row": "total"}, {"event": "amount"}]}}},
@@ -30,7 +30,7 @@ fn rules() -> String {
     Plan::from_json(&plan).unwrap().to_text()
 }
 
-fn workers(settings: &serde_json::Value) -> String {
+pub(crate) fn workers(settings: &serde_json::Value) -> String {
     let mut plan = json!({"events": ["Opened", "Sold", "Raised"]});
     for (name, value) in settings.as_object().unwrap() {
         plan[name] = value.clone();
@@ -38,11 +38,11 @@ fn workers(settings: &serde_json::Value) -> String {
     Plan::from_json(&plan).unwrap().to_text()
 }
 
-fn with(definition: Definition, name: &str, plan: String) -> Definition {
+pub(crate) fn with(definition: Definition, name: &str, plan: String) -> Definition {
     definition.with_projection(Name::new(name).unwrap(), plan)
 }
 
-async fn define(cluster: &Cluster, definition: Definition) {
+pub(crate) async fn define(cluster: &Cluster, definition: Definition) {
     let leader = cluster.leader().await;
     cluster.engine(leader).define(definition).await.unwrap();
 }
@@ -60,7 +60,7 @@ fn event(number: u64) -> (&'static str, String) {
 type Days = BTreeMap<String, (Option<i64>, Option<i64>)>;
 
 /// The fold of the first so many events.
-fn fold(numbers: impl IntoIterator<Item = u64>) -> Days {
+pub(crate) fn fold(numbers: impl IntoIterator<Item = u64>) -> Days {
     let mut days = Days::new();
     for number in numbers {
         let (event_type, payload) = event(number);
@@ -86,7 +86,7 @@ fn fold(numbers: impl IntoIterator<Item = u64>) -> Days {
     days
 }
 
-fn days(view: &Rows, workspace: u64) -> Days {
+pub(crate) fn days(view: &Rows, workspace: u64) -> Days {
     let number = |value: Option<&Value>| match value {
         Some(Value::Integer(number)) => Some(*number),
         _ => None,
@@ -99,7 +99,7 @@ fn days(view: &Rows, workspace: u64) -> Days {
     .collect()
 }
 
-async fn write(cluster: &Cluster, number: u64, workspace: u64) -> PartitionOffset {
+pub(crate) async fn write(cluster: &Cluster, number: u64, workspace: u64) -> PartitionOffset {
     let (event_type, payload) = event(number);
     let write =
         Write { payload: payload.as_bytes(), ..Write::new(WorkspaceId::new(workspace), "till", event_type) };
@@ -126,12 +126,12 @@ async fn lease(engine: &Engine, worker: &str, max: u32) -> Vec<Leased> {
     engine.lease("shop", "work", request).await.unwrap()
 }
 
-fn held(leased: &Leased) -> Held {
+pub(crate) fn held(leased: &Leased) -> Held {
     Held { slot: leased.grant.slot, token: leased.grant.token }
 }
 
 /// What a worker computes for an event: the same as the rules.
-async fn compute(engine: &Engine, leased: &Leased) -> Vec<u8> {
+pub(crate) async fn compute(engine: &Engine, leased: &Leased) -> Vec<u8> {
     let view = engine.projected(&leased.domain, Freshness::Stale, PATIENCE).await.unwrap();
     let event = leased.event.as_ref().unwrap().event();
     let fields: serde_json::Value = serde_json::from_slice(event.payload).unwrap();
@@ -179,7 +179,7 @@ async fn compute(engine: &Engine, leased: &Leased) -> Vec<u8> {
     Payload::Effects { effects, reads }.to_bytes()
 }
 
-async fn commit(engine: &Engine, leased: &Leased, bytes: &[u8]) -> Result<Done, ProjectionError> {
+pub(crate) async fn commit(engine: &Engine, leased: &Leased, bytes: &[u8]) -> Result<Done, ProjectionError> {
     let command = Command::commit(held(leased), bytes);
     engine.command(&leased.domain, &command, PATIENCE).await.map(|answer| answer.done)
 }
