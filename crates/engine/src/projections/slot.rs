@@ -107,7 +107,7 @@ struct Queue {
     detached: Option<LogIndex>,
     images: VecDeque<ImageRequest>,
     wants_checkpoint: bool,
-    /// A checkpoint has everything before this entry.
+    /// A checkpoint has everything before this entry that is for the domain.
     checkpointed: Option<LogIndex>,
     /// Something was taken out and may not be in the checkpoint.
     is_dirty: bool,
@@ -229,13 +229,13 @@ impl DomainSlot {
 
     /// The first entry that it needs, where everything up to `dispatched` has reached its queue.
     pub(crate) fn needed_from(&self, dispatched: Option<LogIndex>) -> LogIndex {
-        let queue = self.queue();
-        let checkpointed = queue.checkpointed.unwrap_or(self.floor).max(self.floor);
+        let mut queue = self.queue();
         let is_idle = queue.feeds.is_empty() && queue.detached.is_none() && !queue.is_dirty;
-        match dispatched.and_then(LogIndex::next) {
-            Some(next) if is_idle => checkpointed.max(next),
-            _ => checkpointed,
+        if is_idle {
+            // Kept: what it has said that it does not need, it never needs again.
+            queue.checkpointed = queue.checkpointed.max(dispatched.and_then(LogIndex::next));
         }
+        queue.checkpointed.unwrap_or(self.floor).max(self.floor)
     }
 
     /// Forgets what is queued: from this entry on everything is read from the replicated log.
