@@ -211,7 +211,6 @@ impl Engine {
         let workers = config.workers()?;
         let (stored, cluster) = founding::read_or_found(&config, &workers).await?;
         let node = Arc::new(Node::new(&config, workers, stored, cluster)?);
-        drop_removed_domains(&node).await?;
         reset_partitions(&node).await;
         start_workers(&node);
         projections::reset_domains(&node);
@@ -237,6 +236,7 @@ impl Engine {
         let tasks = vec![
             node.runtime.spawn(proposing::run(node.clone(), receiver)),
             node.runtime.spawn(keeper::run(node.clone(), cutting, config.report_interval)),
+            node.runtime.spawn(drop_removed_domains(node.clone())),
             node.runtime.spawn(reports::run(node.clone(), config.peers.clone(), config.report_interval)),
         ];
         Ok(Self(Arc::new(Inner {
@@ -386,17 +386,22 @@ impl Engine {
     }
 }
 
-/// Removes what an earlier life had begun to remove.
-async fn drop_removed_domains(node: &Arc<Node>) -> Result<(), OpenError> {
-    let job = {
-        let node = node.clone();
-        move || projections::drop_removed(&node)
-    };
-    node.workers.run(job).await.map_err(|source| OpenError::Io {
-        action: "remove dropped projections from",
-        path: node.catalog_file.partitions_dir(node.generation.load(std::sync::atomic::Ordering::Acquire)),
-        source,
-    })
+/// Removes what an earlier life had begun to remove. Nobody waits for it, so that a partition whose disk fails keeps nobody (ISO-1).
+async fn drop_removed_domains(node: Arc<Node>) {
+    let mut closing = node.closing.subscribe();
+    for partition in node.catalog().partitions() {
+        let job = {
+            let node = node.clone();
+            move || projections::drop_removed(&node, partition)
+        };
+        let removed = tokio::select! {
+            removed = node.workers.run(job) => removed,
+            _ = closing.wait_for(|closing| *closing) => return,
+        };
+        if let Err(error) = removed {
+            node.alarm(format!("what is left of removed projections of partition {partition}: {error}"));
+        }
+    }
 }
 
 async fn open_consensus(config: &Config, node: &Arc<Node>) -> Result<gapless_consensus::Node, OpenError> {

@@ -260,25 +260,20 @@ pub(crate) async fn close_domains(node: &Node) {
     }
 }
 
-/// Removes what is left of domains whose projections are gone, when a node is opened.
-pub(crate) fn drop_removed(node: &Node) -> std::io::Result<()> {
+/// Removes what is left of domains over a partition whose projections are gone, after a node was opened.
+pub(crate) fn drop_removed(node: &Node, partition: PartitionId) -> std::io::Result<()> {
+    let dir = node.partition_dir(partition).join(DIRECTORY);
+    let found = match node.io.list_dirs(&dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    // Looked at afterwards: what was made in between is known to it.
     let catalog = node.catalog();
-    for namespace in catalog.namespaces() {
-        for partition in namespace.partitions() {
-            let dir = node.partition_dir(partition).join(DIRECTORY);
-            let found = match node.io.list_dirs(&dir) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                found => found?,
-            };
-            let is_known = |found: &String| {
-                let known =
-                    |(name, projection): (&Name, &Projection)| *found == name_of(name, projection.version);
-                namespace.projections.iter().any(known)
-            };
-            for gone in found.into_iter().filter(|found| !is_known(found)) {
-                removal::remove(&*node.io, &dir.join(gone))?;
-            }
-        }
-    }
-    Ok(())
+    let Some(namespace) = catalog.by_id(partition.namespace) else { return Ok(()) };
+    let is_known = |found: &String| {
+        let known = |(name, projection): (&Name, &Projection)| *found == name_of(name, projection.version);
+        namespace.projections.iter().any(known)
+    };
+    let gone = found.into_iter().filter(|found| !is_known(found));
+    gone.map(|gone| dir.join(gone)).try_for_each(|gone| removal::remove(&*node.io, &gone))
 }

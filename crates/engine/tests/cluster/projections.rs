@@ -10,6 +10,7 @@ use gapless_engine::projection::{
 };
 use gapless_engine::retention::Domain;
 use gapless_engine::{DomainState, Engine, Freshness, LeaseRequest, Leased, ProjectionError};
+use gapless_log::io::Io;
 use gapless_partition::{Definition, Write};
 use gapless_types::{LogIndex, Name, PartitionIndex, PartitionOffset, WorkspaceId};
 use serde_json::json;
@@ -408,14 +409,20 @@ async fn a_projection_that_was_removed_leaves_nothing_and_comes_back_as_another_
     assert!(matches!(engine.domain("shop", "sales", PartitionIndex::new(0)), Err(ProjectionError::Unknown)));
     let skip = engine.command(&old, &Command::Skip { slot: 1 }, PATIENCE).await;
     assert_eq!(skip.unwrap_err(), ProjectionError::Unknown);
+    let dir =
+        std::path::PathBuf::from(format!("node-1/partitions-0/{}-0/projections", old.partition.namespace));
     let is_there = |cluster: &Cluster| {
-        use gapless_log::io::Io;
-        let dir = format!("node-1/partitions-0/{}-0/projections", old.partition.namespace);
-        let found = cluster.seats[&id(1)].io.list_dirs(dir.as_ref()).unwrap_or_default();
+        let found = cluster.seats[&id(1)].io.list_dirs(&dir).unwrap_or_default();
         found.contains(&"sales-1".to_owned())
     };
     eventually("its files are gone", || !is_there(&cluster)).await;
     drop(engine);
+    // A crash may leave them there.
+    cluster.kill(id(1)).await;
+    cluster.seats[&id(1)].io.create_dir(&dir.join("sales-1")).unwrap();
+    assert!(is_there(&cluster));
+    cluster.start(id(1)).await;
+    eventually("what was left is gone", || !is_there(&cluster)).await;
     let changed = rules().replace(r#""window":1024"#, r#""window":64"#);
     define(&cluster, with(shop(1), "sales", changed)).await;
     let last = write(&cluster, 30, 5).await;
