@@ -81,7 +81,7 @@ fn definition_fields() -> Fields {
         (1, "version 1"),
         (1, "trust level 0"),
         (1, "at the cap: refuse"),
-        (1, "zero"),
+        (1, "no projections"),
         (2, "1 partition"),
         (8, "window 86 400 000 ms"),
         (8, "at most 100 000 000 keys"),
