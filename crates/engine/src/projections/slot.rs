@@ -352,3 +352,106 @@ impl DomainSlot {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use gapless_types::{Name, NamespaceId, PartitionIndex};
+
+    use super::*;
+    use crate::log_time::LogTime;
+    use crate::projections::feed::Fed;
+    use crate::projections::request::RequestId;
+
+    fn at(index: u64) -> LogIndex {
+        LogIndex::new(index)
+    }
+
+    fn feed(index: u64) -> Feed {
+        let mut feed = Feed::new(at(index), LogTime::ZERO);
+        let id = RequestId { term: 1, number: index };
+        feed.push(0, Fed::Command { id, command: Bytes::from_static(b"command") });
+        feed
+    }
+
+    /// A domain of a projection that entry 4 made, attached behind it.
+    fn slot(limits: QueueLimits) -> DomainSlot {
+        let partition = PartitionId { namespace: NamespaceId::new(16), index: PartitionIndex::new(0) };
+        let id = Domain { projection: Name::new("sales").unwrap(), version: 1, partition };
+        let plan = Arc::new(Plan::from_text("{}").unwrap());
+        let projection = crate::catalog::Projection { version: 1, since: at(4), plan };
+        let work = Arc::new(watch::Sender::new(()));
+        let slot = DomainSlot::new(id, vec![partition], &projection, "domain".into(), None, limits, work);
+        assert!(matches!(slot.next_step(), Step::CatchUp(from) if from == at(5)), "it begins detached");
+        assert!(!slot.caught_up(at(4), Some(at(6))), "something was announced meanwhile");
+        assert!(slot.caught_up(at(6), Some(at(6))));
+        slot
+    }
+
+    fn applied(slot: &DomainSlot) -> Vec<u64> {
+        match slot.next_step() {
+            Step::Apply(slice) => slice.iter().map(|feed| feed.index.get()).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_idle_needs_nothing_and_never_falls_back() {
+        let slot = slot(QueueLimits::default());
+        assert_eq!(slot.needed_from(Some(at(6))), at(7));
+        assert_eq!(slot.needed_from(Some(at(20))), at(21));
+        slot.push(feed(22));
+        assert_eq!(slot.needed_from(Some(at(22))), at(21), "it is queued");
+        assert_eq!(applied(&slot), [22]);
+        assert_eq!(slot.needed_from(Some(at(30))), at(21), "it is in no checkpoint");
+        slot.set_applied();
+        assert_eq!(slot.needed_from(Some(at(30))), at(21));
+        slot.set_checkpointed(at(23));
+        assert_eq!(slot.needed_from(Some(at(30))), at(31));
+        slot.set_checkpointed(at(23));
+        assert_eq!(slot.needed_from(None), at(31), "TRUNC-1: what it has said holds");
+    }
+
+    #[test]
+    fn a_full_queue_is_left_and_read_from_the_log() {
+        let slot = slot(QueueLimits { entries: 2, bytes: u64::MAX });
+        for index in 7..12 {
+            slot.push(feed(index));
+        }
+        assert_eq!(applied(&slot), [7, 8]);
+        assert!(matches!(slot.next_step(), Step::CatchUp(from) if from == at(9)));
+        assert_eq!(slot.through(Some(at(11))), None, "nothing is promised while something is missing");
+        slot.set_applied();
+        assert!(slot.caught_up(at(11), Some(at(11))));
+        assert_eq!(slot.through(Some(at(11))), Some(at(11)));
+        slot.push(feed(12));
+        assert_eq!(applied(&slot), [12]);
+    }
+
+    #[test]
+    fn nothing_behind_an_image_is_applied_before_it() {
+        let slot = slot(QueueLimits::default());
+        slot.push(feed(7));
+        slot.push(feed(8));
+        let (reply, _image) = oneshot::channel();
+        slot.request_image(ImageRequest { at: at(8), reply });
+        slot.push(feed(9));
+        assert_eq!(applied(&slot), [7, 8]);
+        let Step::Image(request) = slot.next_step() else { panic!("the image comes first") };
+        assert_eq!(request.at, at(8));
+        assert_eq!(applied(&slot), [9]);
+    }
+
+    #[test]
+    fn a_checkpoint_is_made_of_what_is_new() {
+        let slot = slot(QueueLimits::default());
+        slot.request_checkpoint();
+        assert!(matches!(slot.next_step(), Step::Idle), "there is nothing new");
+        slot.push(feed(7));
+        assert_eq!(applied(&slot), [7]);
+        slot.request_checkpoint();
+        slot.push(feed(8));
+        assert!(matches!(slot.next_step(), Step::Checkpoint), "between two slices");
+        assert_eq!(applied(&slot), [8]);
+    }
+}
