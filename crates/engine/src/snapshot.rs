@@ -15,6 +15,8 @@
 //!
 //! Must not know: how the bytes travel, how an order is agreed on.
 
+mod domains;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,45 +26,33 @@ use futures_util::future::BoxFuture;
 use gapless_consensus::{MachineFault, SnapshotBody, SnapshotSource};
 use gapless_log::{Log, Options};
 use gapless_partition::{Direction, View};
-use gapless_projection::{Image, Installing};
 use gapless_types::limits::MAX_READ_BYTES;
-use gapless_types::{LogIndex, Name, NamespaceId, PartitionId, PartitionIndex, PartitionOffset, Position};
+use gapless_types::{LogIndex, NamespaceId, PartitionId, PartitionIndex, PartitionOffset, Position};
 use tokio::sync::oneshot;
 
 use crate::catalog::{StoredCatalog, decode_catalog, encode_catalog};
 use crate::dispatcher::{close_partitions, reset_partitions, start_workers};
 use crate::keeper::write_catalog;
 use crate::node::{Durable, Node, partition_name};
-use crate::projections::{self, ImageRequest};
+use crate::projections;
 use crate::removal;
-use crate::retention::Domain;
 use crate::slot::{Mark, Marked};
 use crate::workers::Workers;
+use domains::{Images, NextRow, receive_domain};
 
 /// Outcomes that are read at once.
 const PAGE: usize = 256;
-/// Bytes of rows that are read at once.
-const PAGE_BYTES: usize = 1 << 20;
 
 /// What comes next in a snapshot.
 const PARTITION: u8 = 1;
 const DOMAIN: u8 = 2;
-/// What comes next in a domain.
-const ROW: u8 = 1;
-const NO_MORE_ROWS: u8 = 0;
 
 /// A snapshot that is held by views of all partitions.
 struct Held {
     catalog: Bytes,
     views: tokio::sync::Mutex<Vec<HeldView>>,
-    images: tokio::sync::Mutex<Vec<HeldImage>>,
+    images: Images,
     workers: Workers,
-}
-
-/// The state of a domain, or that it will come.
-enum HeldImage {
-    Coming(Domain, oneshot::Receiver<Image>),
-    There(Domain, Image),
 }
 
 /// The view of a partition, or that it will come.
@@ -86,21 +76,6 @@ impl Held {
         *held = HeldView::There(view.clone());
         Ok(Some(view))
     }
-
-    /// The state of the domain at this place; none behind the last.
-    async fn image(&self, place: usize) -> Result<Option<(Domain, Image)>, MachineFault> {
-        let mut images = self.images.lock().await;
-        let Some(held) = images.get_mut(place) else { return Ok(None) };
-        let (domain, image) = match held {
-            HeldImage::There(domain, image) => (domain.clone(), image.clone()),
-            HeldImage::Coming(domain, image) => match image.await {
-                Ok(image) => (domain.clone(), image),
-                Err(_) => return Err(MachineFault::new(format!("{domain} was closed"))),
-            },
-        };
-        *held = HeldImage::There(domain.clone(), image.clone());
-        Ok(Some((domain, image)))
-    }
 }
 
 pub(crate) fn take(
@@ -120,7 +95,7 @@ pub(crate) fn take(
         })
         .collect();
     // Those that the catalog names: another one would be made by a later entry.
-    let images: Vec<_> = node.projections.all().into_iter().map(|slot| request_image(&slot, at)).collect();
+    let images = Images::request(&node, at);
     let (catalog, cluster) = ((*catalog).clone(), Some(node.cluster));
     let domains = std::collections::BTreeMap::new();
     let stored = StoredCatalog { catalog, covered: Some(at), time, cluster, generation: 0, domains };
@@ -131,7 +106,7 @@ pub(crate) fn take(
             let coming = |(partition, marked)| HeldView::Coming(partition, marked);
             let views = marks.into_iter().map(coming).collect::<Vec<_>>().into();
             let catalog = encode_catalog(&stored).into();
-            let held = Held { catalog, views, images: images.into(), workers: node.workers.clone() };
+            let held = Held { catalog, views, images, workers: node.workers.clone() };
             return Ok(Arc::new(Shared(Arc::new(held))) as Arc<dyn SnapshotSource>);
         }
         let mut views = Vec::new();
@@ -166,22 +141,16 @@ pub(crate) fn take(
         drop(turn);
         let (views, catalog) = (views.into(), encode_catalog(&stored).into());
         // States of domains come when they are asked for: a domain that stands still keeps nobody.
-        let held = Held { catalog, views, images: images.into(), workers: node.workers.clone() };
+        let held = Held { catalog, views, images, workers: node.workers.clone() };
         Ok(Arc::new(Shared(Arc::new(held))) as Arc<dyn SnapshotSource>)
     })
-}
-
-fn request_image(slot: &projections::DomainSlot, at: LogIndex) -> HeldImage {
-    let (reply, image) = oneshot::channel();
-    slot.request_image(ImageRequest { at, reply });
-    HeldImage::Coming(slot.id.clone(), image)
 }
 
 struct Shared(Arc<Held>);
 
 impl SnapshotSource for Shared {
     fn body(&self) -> Box<dyn SnapshotBody> {
-        Box::new(Body { held: self.0.clone(), part: 0, next: None, domain: 0, last_key: None })
+        Box::new(Body { held: self.0.clone(), part: 0, next: None, rows: NextRow::default() })
     }
 }
 
@@ -192,10 +161,8 @@ struct Body {
     part: usize,
     /// The next outcome of the partition that is being read.
     next: Option<PartitionOffset>,
-    /// Which domain is read.
-    domain: usize,
-    /// Its last row that was read.
-    last_key: Option<Bytes>,
+    /// The next row of a domain, once all partitions are read.
+    rows: NextRow,
 }
 
 impl SnapshotBody for Body {
@@ -208,7 +175,9 @@ impl SnapshotBody for Body {
                 bytes.extend_from_slice(&self.held.catalog);
                 return Ok(Some(bytes.into()));
             }
-            let Some(view) = self.held.view(self.part - 1).await? else { return self.next_of_domain().await };
+            let Some(view) = self.held.view(self.part - 1).await? else {
+                return self.held.images.page(&mut self.rows, &self.held.workers).await;
+            };
             let from = self.next;
             let page = self.held.workers.clone().run(move || read_page(&view, from)).await?;
             self.next = page.next;
@@ -218,56 +187,6 @@ impl SnapshotBody for Body {
             Ok(Some(page.bytes))
         })
     }
-}
-
-impl Body {
-    async fn next_of_domain(&mut self) -> Result<Option<Bytes>, MachineFault> {
-        let Some((domain, image)) = self.held.image(self.domain).await? else { return Ok(None) };
-        let last = self.last_key.take();
-        let page = self.held.workers.clone().run(move || read_rows(&domain, &image, last)).await?;
-        self.last_key = page.last;
-        if self.last_key.is_none() {
-            self.domain += 1;
-        }
-        Ok(Some(page.bytes))
-    }
-}
-
-struct RowPage {
-    bytes: Bytes,
-    /// The last row, if there may be more.
-    last: Option<Bytes>,
-}
-
-/// The next rows of a domain, with its header in front of the first.
-fn read_rows(domain: &Domain, image: &Image, last: Option<Bytes>) -> Result<RowPage, MachineFault> {
-    let mut bytes = Vec::new();
-    if last.is_none() {
-        let Domain { projection, version, partition } = domain;
-        bytes.push(DOMAIN);
-        bytes.extend_from_slice(&version.to_le_bytes());
-        bytes.extend_from_slice(&partition.namespace.get().to_le_bytes());
-        bytes.extend_from_slice(&partition.index.get().to_le_bytes());
-        bytes.push(u8::try_from(projection.as_str().len()).expect("names have at most 63 bytes"));
-        bytes.extend_from_slice(projection.as_str().as_bytes());
-    }
-    let from = last.clone().unwrap_or_default();
-    for row in image.rows.range(from.., Direction::Forward) {
-        let (key, value) = row.map_err(MachineFault::new)?;
-        if Some(&key) == last.as_ref() {
-            continue;
-        }
-        bytes.push(ROW);
-        put_length(&mut bytes, key.len());
-        bytes.extend_from_slice(&key);
-        put_length(&mut bytes, value.len());
-        bytes.extend_from_slice(&value);
-        if bytes.len() >= PAGE_BYTES {
-            return Ok(RowPage { bytes: bytes.into(), last: Some(key) });
-        }
-    }
-    bytes.push(NO_MORE_ROWS);
-    Ok(RowPage { bytes: bytes.into(), last: None })
 }
 
 struct Page {
@@ -397,48 +316,6 @@ async fn receive_partition(node: &Arc<Node>, reader: &mut Reader, dir: &Path) ->
             log.sync().map_err(MachineFault::new).and_then(|()| log.close().map_err(MachineFault::new))
         })
         .await
-}
-
-/// Writes the state of a domain.
-async fn receive_domain(node: &Arc<Node>, reader: &mut Reader, dir: &Path) -> Result<(), MachineFault> {
-    let mut header = reader.take(11).await?;
-    let version = header.get_u32_le();
-    let namespace = NamespaceId::new(header.get_u32_le());
-    let partition = PartitionId { namespace, index: PartitionIndex::new(header.get_u16_le()) };
-    let name = reader.take(usize::from(header.get_u8())).await?;
-    let name = std::str::from_utf8(&name).ok().and_then(|name| Name::new(name).ok());
-    let projection = name.ok_or_else(|| MachineFault::new("the snapshot has a projection without a name"))?;
-    let domain = Domain { projection, version, partition };
-    let dir = projections::domain_dir(&dir.join(partition_name(partition)), &domain);
-    let begin = {
-        let (io, options) = (node.io.clone(), node.partition_options.clone());
-        move || Installing::begin(io, dir, options.store.clone(), &options.budget)
-    };
-    let mut installing = node.workers.run(begin).await.map_err(MachineFault::new)?;
-    loop {
-        let (mut rows, mut bytes, mut is_last) = (Vec::new(), 0, false);
-        while bytes < PAGE_BYTES && !is_last {
-            match reader.take(1).await?[0] {
-                ROW => {
-                    let length = reader.take(4).await?.get_u32_le() as usize;
-                    let key = reader.take(length).await?;
-                    let length = reader.take(4).await?.get_u32_le() as usize;
-                    let value = reader.take(length).await?;
-                    bytes += key.len() + value.len();
-                    rows.push((key, value));
-                }
-                NO_MORE_ROWS => is_last = true,
-                _ => return Err(MachineFault::new("the snapshot has a row that nobody knows")),
-            }
-        }
-        let put =
-            move || rows.iter().try_for_each(|(key, value)| installing.put(key, value)).map(|()| installing);
-        installing = node.workers.run(put).await.map_err(MachineFault::new)?;
-        if is_last {
-            break;
-        }
-    }
-    node.workers.run(move || installing.finish()).await.map_err(MachineFault::new)
 }
 
 /// Removes what an interrupted install left behind.

@@ -163,7 +163,7 @@ fn open(node: &Node, slot: &DomainSlot) -> Result<(), End> {
         node.io.clone(),
         slot.dir.clone(),
         slot.plan.definition(),
-        options.store.clone(),
+        options.store,
         &options.budget,
     );
     let mut domain = opened.map_err(|error| match error.is_damage() {

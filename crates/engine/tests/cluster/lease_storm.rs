@@ -185,7 +185,8 @@ fn is_unknown(error: &ProjectionError) -> bool {
 async fn storm(nodes: u64, seed: u64, rounds: u64) -> u64 {
     println!("seed {seed}");
     let cluster = Cluster::found_retaining(nodes, seed, 30, 1).await;
-    let plan = workers(&json!({"max_attempts": 1_000_000, "window": 24, "key_serial": seed % 2 == 0}));
+    let plan =
+        workers(&json!({"max_attempts": 1_000_000, "window": 24, "key_serial": seed.is_multiple_of(2)}));
     define(&cluster, with(with(shop(1), "work", plan), "sales", rules())).await;
     let mut storm = Storm { cluster, chance: fastrand::Rng::with_seed(seed), hands: Vec::new(), zombies: 0 };
     let mut number = 0;
