@@ -38,6 +38,7 @@ mod namespaces;
 mod node;
 pub mod offsets;
 mod pipeline;
+pub mod projections;
 mod proposing;
 mod ranges;
 mod reads;
@@ -62,9 +63,13 @@ pub use engine::{Attach, Config, Engine, PartitionReport};
 pub use error::{BarrierError, Blocked, CatalogError, NotLeader, OpenError, ReadError, WriteError};
 pub use gapless_consensus::{ChangeError, ClusterId, Leader, NodeId, TransferError};
 pub use gapless_partition as partition;
+pub use gapless_projection as projection;
 pub use gapless_types as types;
 pub use keeper::Housekeeping;
 pub use pipeline::Submitted;
+pub use projections::{
+    Domain, DomainReport, DomainState, Freshness, LeaseRequest, Leased, ProjectionError, ProjectionReport,
+};
 pub use reads::{Consistency, ReadOptions};
 pub use reports::{NoPeers, Peers, Report};
 pub use slot::{Applied, PartitionState, QueueLimits};

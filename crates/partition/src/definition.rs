@@ -31,6 +31,8 @@ pub struct Definition {
     pub kinds: BTreeMap<Name, BTreeMap<Name, u64>>,
     /// What is special about record types; others need no mention.
     pub records: BTreeMap<Name, RecordRule>,
+    /// Projections, each as canonical JSON of its plan.
+    pub projections: BTreeMap<Name, Box<str>>,
 }
 
 /// How suspicious the writing of derived state is: what must not exist yet when it is created.
@@ -90,6 +92,7 @@ impl Definition {
             idempotency: IdempotencyRule::default(),
             kinds: BTreeMap::new(),
             records: BTreeMap::new(),
+            projections: BTreeMap::new(),
         }
     }
 
@@ -169,6 +172,7 @@ impl Definition {
                 SINGLETON => Ok(RecordRule { singleton: true }),
                 _ => Err(take.malformed("record rule")),
             })?,
+            projections: BTreeMap::new(),
         };
         take.end("end")?;
         Ok(definition)

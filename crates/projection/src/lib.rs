@@ -25,6 +25,7 @@ mod health;
 pub mod limits;
 mod mistakes;
 mod payload;
+mod plan;
 mod refusal;
 mod replay;
 mod rows;
@@ -48,6 +49,7 @@ pub use health::{Alert, Health, Vitals, global_watermark};
 #[cfg(feature = "faults")]
 pub use mistakes::Mistake;
 pub use payload::{Exploded, Payload, RowRead, RowWrite, RuleKind};
+pub use plan::{Plan, PlanError, Routing, Scope};
 pub use refusal::Refusal;
 pub use replay::{Audit, Rebuilt, ReplayError};
 pub use rule::{
