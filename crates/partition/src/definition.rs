@@ -15,6 +15,7 @@ pub const DEFAULT_KIND: &str = "default";
 
 const VERSION: u8 = 1;
 const SINGLETON: u8 = 1;
+const HAS_PROJECTIONS: u8 = 1;
 
 /// What a namespace is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub struct Definition {
     pub kinds: BTreeMap<Name, BTreeMap<Name, u64>>,
     /// What is special about record types; others need no mention.
     pub records: BTreeMap<Name, RecordRule>,
-    /// Projections, each as canonical JSON of its plan.
+    /// Projections with the text of their plans, which is opaque here.
     pub projections: BTreeMap<Name, Box<str>>,
 }
 
@@ -96,6 +97,13 @@ impl Definition {
         }
     }
 
+    /// The same with a projection, whose plan this is.
+    #[must_use]
+    pub fn with_projection(mut self, projection: Name, plan: impl Into<Box<str>>) -> Self {
+        self.projections.insert(projection, plan.into());
+        self
+    }
+
     /// The same with a sequence for workspaces of the default kind, whose first number is this one.
     #[must_use]
     pub fn with_sequence(mut self, sequence: Name, first: u64) -> Self {
@@ -116,7 +124,7 @@ impl Definition {
             AtCap::Refuse => 0,
             AtCap::ForgetOldest => 1,
         });
-        into.put_u8(0);
+        into.put_u8(if self.projections.is_empty() { 0 } else { HAS_PROJECTIONS });
         into.put_u16(self.partitions.get());
         into.put_u64(self.idempotency.window_ms);
         into.put_u64(self.idempotency.max_keys);
@@ -135,6 +143,14 @@ impl Definition {
             into.put_short(record_type.as_str().as_bytes());
             into.put_u8(if rule.singleton { SINGLETON } else { 0 });
         }
+        if self.projections.is_empty() {
+            return;
+        }
+        into.put_u32(count(self.projections.len()));
+        for (projection, plan) in &self.projections {
+            into.put_short(projection.as_str().as_bytes());
+            into.put_long(plan.as_bytes());
+        }
     }
 
     /// Takes the bytes of a definition apart.
@@ -143,9 +159,9 @@ impl Definition {
     /// If they are not those of a definition.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut take = Take::new(bytes);
-        let [version, trust_level, at_cap, zero] = take.array("definition")?;
+        let [version, trust_level, at_cap, flags] = take.array("definition")?;
         let malformed = Malformed { what: "definition", at: 0 };
-        if version != VERSION || zero != 0 {
+        if version != VERSION || flags & !HAS_PROJECTIONS != 0 {
             return Err(malformed);
         }
         let definition = Self {
@@ -172,8 +188,18 @@ impl Definition {
                 SINGLETON => Ok(RecordRule { singleton: true }),
                 _ => Err(take.malformed("record rule")),
             })?,
-            projections: BTreeMap::new(),
+            projections: match flags {
+                HAS_PROJECTIONS => map(&mut take, |take| {
+                    let malformed = take.malformed("plan");
+                    std::str::from_utf8(take.long("plan")?).map(Box::from).map_err(|_| malformed)
+                })?,
+                _ => BTreeMap::new(),
+            },
         };
+        // One definition has one encoding.
+        if (flags == HAS_PROJECTIONS) == definition.projections.is_empty() {
+            return Err(malformed);
+        }
         take.end("end")?;
         Ok(definition)
     }

@@ -37,6 +37,8 @@ pub const MAX_WINDOW: u64 = 65_536;
 pub const MAX_TTL_CAP_MS: u64 = 24 * 60 * 60 * 1000;
 /// Most rules of a projection.
 pub const MAX_RULES: usize = 1000;
+/// Longest plan of a projection, in bytes of its JSON.
+pub const MAX_PLAN_BYTES: usize = 256 * KIB;
 /// Deepest nesting of a rule's expressions and predicates.
 pub const MAX_RULE_DEPTH: usize = 64;
 /// Most expressions and predicates in one rule.

@@ -135,6 +135,11 @@ impl Rules {
         &self.0[usize::from(number.0)].1
     }
 
+    /// The event types that there are rules for, in order.
+    pub fn event_types(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| &**name)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
