@@ -109,7 +109,7 @@ impl Engine {
         let mut slot = self.node().slot(partition).ok_or(BarrierError::Unknown(partition))?;
         loop {
             let reached = match target {
-                Target::Index(index) => self.applied_through(&slot, index).await.map(|_| ()),
+                Target::Index(index) => self.node().applied_through(&slot, index).await.map(|_| ()),
                 Target::Offset(offset) => wait_for_offset(&slot, offset).await,
             };
             match reached {

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gapless_partition::{Command, Definition, Schema};
+use gapless_projection::{Plan, Scope};
+use gapless_types::limits::MAX_PROJECTIONS;
 use gapless_types::{LogIndex, Name, NamespaceId, PartitionId, PartitionIndex};
 
 pub use file::CatalogFileError;
@@ -21,6 +23,7 @@ pub(crate) use file::{
 };
 
 use crate::limits::MAX_NAMESPACES;
+use crate::retention::Domain;
 
 /// The first id that a namespace gets; those below are kept for the ledger's own use.
 const FIRST_NAMESPACE: u32 = 16;
@@ -46,6 +49,21 @@ pub struct Namespace {
     pub schema: Arc<Schema>,
     /// Partitions that take no writes until they are thawed.
     pub frozen: BTreeSet<PartitionIndex>,
+    /// Its projections.
+    pub projections: BTreeMap<Name, Projection>,
+    /// Versions of projections that are gone: who takes such a name gets a higher one.
+    retired: BTreeMap<Name, u32>,
+}
+
+/// A projection of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Projection {
+    /// Which one of this name it is, from 1 on.
+    pub version: u32,
+    /// The entry that made it: what is older comes to it from the partition logs.
+    pub since: LogIndex,
+    /// What it is like.
+    pub plan: Arc<Plan>,
 }
 
 /// What changes the catalog besides definitions.
@@ -99,6 +117,10 @@ impl Default for Catalog {
 }
 
 impl Namespace {
+    fn new(id: NamespaceId, schema: Arc<Schema>) -> Self {
+        Self { id, schema, frozen: BTreeSet::new(), projections: BTreeMap::new(), retired: BTreeMap::new() }
+    }
+
     /// Its name.
     pub fn name(&self) -> &Name {
         &self.schema.definition().name
@@ -108,6 +130,55 @@ impl Namespace {
     pub fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
         let (namespace, count) = (self.id, self.schema.definition().partitions.get());
         (0..count).map(move |index| PartitionId { namespace, index: PartitionIndex::new(index) })
+    }
+
+    /// Domains of a projection: one for each partition, or one for all.
+    pub(crate) fn domains_of(
+        &self,
+        name: &Name,
+        projection: &Projection,
+    ) -> impl Iterator<Item = Domain> + use<> {
+        let count = match projection.plan.scope {
+            Scope::Workspace => usize::MAX,
+            Scope::Namespace => 1,
+        };
+        let (name, version) = (name.clone(), projection.version);
+        self.partitions().take(count).map(move |partition| Domain {
+            projection: name.clone(),
+            version,
+            partition,
+        })
+    }
+
+    /// Takes over the projections of its definition: those that are new begin at this entry.
+    fn take_over(&mut self, index: LogIndex) {
+        let definition = self.schema.definition();
+        let gone: Vec<Name> = self
+            .projections
+            .keys()
+            .filter(|name| !definition.projections.contains_key(*name))
+            .cloned()
+            .collect();
+        for name in gone {
+            if let Some(projection) = self.projections.remove(&name) {
+                self.retired.insert(name, projection.version);
+            }
+        }
+        for (name, text) in &definition.projections {
+            if self.projections.contains_key(name) {
+                continue;
+            }
+            let version = self.retired.remove(name).map_or(1, |last| last + 1);
+            let plan = Arc::new(Plan::from_text(text).expect("it was checked"));
+            self.projections.insert(name.clone(), Projection { version, since: index, plan });
+        }
+    }
+
+    /// Names that projections have or had, with those of a definition.
+    fn names_with(&self, definition: &Definition) -> usize {
+        let names: BTreeSet<&Name> =
+            self.projections.keys().chain(self.retired.keys()).chain(definition.projections.keys()).collect();
+        names.len()
     }
 }
 
@@ -125,6 +196,17 @@ impl Catalog {
     /// All of them, by id.
     pub fn namespaces(&self) -> impl Iterator<Item = &Namespace> {
         self.namespaces.values()
+    }
+
+    /// Whether there is such a domain.
+    pub(crate) fn has_domain(&self, domain: &Domain) -> bool {
+        self.by_id(domain.partition.namespace).is_some_and(|namespace| {
+            let projection = namespace.projections.get(&domain.projection);
+            projection.is_some_and(|projection| {
+                projection.version == domain.version
+                    && namespace.domains_of(&domain.projection, projection).any(|known| known == *domain)
+            })
+        })
     }
 
     /// All partitions of all of them.
@@ -156,9 +238,17 @@ impl Catalog {
     /// # Errors
     /// Why it cannot be.
     pub(crate) fn check(&self, definition: &Definition) -> Result<NamespaceId, Vec<String>> {
+        check_plans(definition)?;
         match self.by_name(definition.name.as_str()) {
             Some(namespace) => {
                 namespace.schema.redefine(definition.clone())?;
+                let names = namespace.names_with(definition);
+                if names > MAX_PROJECTIONS {
+                    let reason = "with those that were removed";
+                    return Err(vec![format!(
+                        "{names} projections {reason}; the most are {MAX_PROJECTIONS}"
+                    )]);
+                }
                 Ok(namespace.id)
             }
             None if self.namespaces.len() >= MAX_NAMESPACES => {
@@ -171,8 +261,8 @@ impl Catalog {
         }
     }
 
-    /// Folds a definition that was proposed for this namespace.
-    pub(crate) fn define(&mut self, id: NamespaceId, command: &Bytes) -> Change {
+    /// Folds a definition that was proposed for this namespace with this entry.
+    pub(crate) fn define(&mut self, id: NamespaceId, command: &Bytes, index: LogIndex) -> Change {
         let Ok(Command::Define(bytes)) = Command::decode(command) else { return Change::Nothing };
         let Ok(definition) = Definition::decode(bytes) else { return Change::Nothing };
         if self.check(&definition) != Ok(id) {
@@ -182,10 +272,12 @@ impl Catalog {
         if let Some(namespace) = self.namespaces.get_mut(&id) {
             let schema = namespace.schema.redefine(definition).expect("it was checked");
             namespace.schema = Arc::new(schema);
+            namespace.take_over(index);
             return Change::Altered;
         }
         let schema = Arc::new(Schema::first(definition).expect("it was checked"));
-        let namespace = Namespace { id, schema, frozen: BTreeSet::new() };
+        let mut namespace = Namespace::new(id, schema);
+        namespace.take_over(index);
         let created = namespace.partitions().collect();
         self.next += 1;
         self.names.insert(name, id);
@@ -222,6 +314,19 @@ impl Catalog {
             false => Change::Nothing,
         }
     }
+}
+
+/// Whether every projection has a plan.
+fn check_plans(definition: &Definition) -> Result<(), Vec<String>> {
+    let mut reasons = Vec::new();
+    for (name, text) in &definition.projections {
+        match Plan::from_text(text) {
+            Ok(plan) if plan.to_text() == **text => {}
+            Ok(_) => reasons.push(format!("the plan of projection {name} is not in its one form")),
+            Err(errors) => reasons.extend(errors.iter().map(|error| format!("projection {name}: {error}"))),
+        }
+    }
+    if reasons.is_empty() { Ok(()) } else { Err(reasons) }
 }
 
 impl CatalogCommand {

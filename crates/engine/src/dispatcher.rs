@@ -22,6 +22,7 @@ use crate::entry::{Entry, EntryRecord, MachineVersion, PartitionCommand};
 use crate::log_time::LogTime;
 use crate::node::{Core, Node};
 use crate::offsets::{Fate, Resume, Verdict};
+use crate::projections::{self, DomainSlot, Feed};
 use crate::slot::{PartitionState, Slot, Work};
 use crate::watermarks::{Opened, Reach};
 use crate::worker;
@@ -34,15 +35,18 @@ pub(crate) const NEWEST_MACHINE: MachineVersion = MachineVersion::FIRST;
 pub(crate) struct Dispatcher(pub(crate) Arc<Node>);
 
 type Delivered = BTreeMap<PartitionId, Vec<(PartitionOffset, Bytes)>>;
+type Feeds = Vec<(Arc<DomainSlot>, Feed)>;
 
 impl Dispatcher {
-    fn dispatch_entry(&self, core: &mut Core, index: LogIndex, entry: Entry) -> Delivered {
+    fn dispatch_entry(&self, core: &mut Core, index: LogIndex, entry: Entry) -> (Delivered, Feeds) {
         let node = &self.0;
         let mut delivered = Delivered::new();
         if entry.group != node.group {
             node.alarm(format!("entry {index} belongs to group {}", entry.group));
-            return delivered;
+            return (delivered, Feeds::new());
         }
+        // Projections that the entry itself makes begin behind it.
+        let feeds = projections::feed_entry(node, index, &entry);
         assert!(
             entry.machine_version <= NEWEST_MACHINE,
             "entry {index} needs machine version {:?}, this program has {NEWEST_MACHINE:?}",
@@ -59,7 +63,7 @@ impl Dispatcher {
                     if defined != Some(command.partition.namespace) {
                         defined = Some(command.partition.namespace);
                         self.change_catalog(core, index, |catalog| {
-                            catalog.define(command.partition.namespace, &command.command)
+                            catalog.define(command.partition.namespace, &command.command, index)
                         });
                     }
                     all_delivered &= self.deliver(core, index, command, &mut delivered);
@@ -75,7 +79,7 @@ impl Dispatcher {
             }
         }
         core.settle(index, if all_delivered { Fate::Delivered } else { Fate::Dropped });
-        delivered
+        (delivered, feeds)
     }
 
     /// Judges a record; whether it is one to apply, or was applied before.
@@ -126,7 +130,8 @@ impl Dispatcher {
             return;
         }
         catalog.set_at(index);
-        node.catalog.send_replace(Arc::new(catalog));
+        let catalog = Arc::new(catalog);
+        node.catalog.send_replace(catalog.clone());
         match change {
             Change::Created(partitions) => {
                 for partition in partitions {
@@ -140,6 +145,7 @@ impl Dispatcher {
             }
             Change::Altered | Change::Nothing => {}
         }
+        projections::reconcile(node, &catalog);
         node.keeper.notify_one();
     }
 
@@ -180,14 +186,14 @@ impl Machine for Dispatcher {
         node.announce(index);
         let mut core = node.core();
         let mut time = LogTime::ZERO;
-        let delivered = match entry.body {
-            CommittedBody::Blank => Delivered::new(),
+        let (delivered, feeds) = match entry.body {
+            CommittedBody::Blank => (Delivered::new(), Feeds::new()),
             CommittedBody::Members(members) => {
                 let voters = members.all_voters().into_iter().collect();
                 if let Some(others) = &mut core.others {
                     others.set_voters(voters, node.catalog().partitions());
                 }
-                Delivered::new()
+                (Delivered::new(), Feeds::new())
             }
             CommittedBody::Entry(bytes) => match Entry::decode(&bytes) {
                 Ok(entry) => {
@@ -199,7 +205,7 @@ impl Machine for Dispatcher {
                 Err(error) => {
                     node.alarm(format!("entry {index} cannot be read: {error}"));
                     core.settle(index, Fate::Dropped);
-                    Delivered::new()
+                    (Delivered::new(), Feeds::new())
                 }
             },
         };
@@ -220,6 +226,9 @@ impl Machine for Dispatcher {
             if let Some(slot) = node.slot(partition) {
                 slot.push(Work { index, time, commands }, now);
             }
+        }
+        for (slot, feed) in feeds {
+            slot.push(feed);
         }
         node.dispatched.send_replace(Some(index));
         node.resolved.notify_one();

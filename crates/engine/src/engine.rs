@@ -27,6 +27,7 @@ use crate::keeper::{self, Housekeeping};
 use crate::log_time::{Clock, MachineClock};
 use crate::masters::Masters;
 use crate::node::Node;
+use crate::projections;
 use crate::proposing::{self, Request};
 use crate::recall::RecallLimits;
 use crate::reports::{self, NoPeers, Peers, Report};
@@ -164,7 +165,6 @@ pub struct Engine(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     node: Arc<Node>,
-    requests: mpsc::Sender<Request>,
     barriers: Barriers,
     retention: Arc<Retention>,
     consensus: gapless_consensus::Node,
@@ -211,11 +211,15 @@ impl Engine {
         let workers = config.workers()?;
         let (stored, cluster) = founding::read_or_found(&config, &workers).await?;
         let node = Arc::new(Node::new(&config, workers, stored, cluster)?);
+        drop_removed_domains(&node).await?;
         reset_partitions(&node).await;
         start_workers(&node);
+        projections::reset_domains(&node);
+        projections::start_domains(&node);
         let consensus = match open_consensus(&config, &node).await {
             Ok(consensus) => consensus,
             Err(error) => {
+                projections::close_domains(&node).await;
                 close_partitions(&node).await;
                 return Err(error);
             }
@@ -229,6 +233,7 @@ impl Engine {
             segment_bytes: config.log.segment_bytes,
         };
         let (requests, receiver) = mpsc::channel(QUEUED_REQUESTS);
+        node.set_requests(requests);
         let tasks = vec![
             node.runtime.spawn(proposing::run(node.clone(), receiver)),
             node.runtime.spawn(keeper::run(node.clone(), cutting, config.report_interval)),
@@ -236,7 +241,6 @@ impl Engine {
         ];
         Ok(Self(Arc::new(Inner {
             node,
-            requests,
             barriers: Barriers::default(),
             retention,
             consensus,
@@ -255,6 +259,7 @@ impl Engine {
             let _ = task.await;
         }
         let _ = node.replicator().close().await;
+        projections::close_domains(node).await;
         close_partitions(node).await;
         keeper::keep_catalog(node).await;
     }
@@ -268,9 +273,13 @@ impl Engine {
         for task in &tasks {
             task.abort();
         }
+        for slot in node.projections.all() {
+            slot.abandon();
+        }
         for slot in node.all_slots() {
             slot.abandon();
         }
+        projections::close_domains(node).await;
         close_partitions(node).await;
     }
 
@@ -365,7 +374,7 @@ impl Engine {
     }
 
     pub(crate) fn requests(&self) -> &mpsc::Sender<Request> {
-        &self.0.requests
+        self.0.node.requests()
     }
 
     pub(crate) fn barriers(&self) -> &Barriers {
@@ -375,6 +384,19 @@ impl Engine {
     pub(crate) fn retention(&self) -> &Retention {
         &self.0.retention
     }
+}
+
+/// Removes what an earlier life had begun to remove.
+async fn drop_removed_domains(node: &Arc<Node>) -> Result<(), OpenError> {
+    let job = {
+        let node = node.clone();
+        move || projections::drop_removed(&node)
+    };
+    node.workers.run(job).await.map_err(|source| OpenError::Io {
+        action: "remove dropped projections from",
+        path: node.catalog_file.partitions_dir(node.generation.load(std::sync::atomic::Ordering::Acquire)),
+        source,
+    })
 }
 
 async fn open_consensus(config: &Config, node: &Arc<Node>) -> Result<gapless_consensus::Node, OpenError> {

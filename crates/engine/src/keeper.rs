@@ -120,18 +120,23 @@ fn request_checkpoints(node: &Node) {
     for slot in due.into_iter().filter_map(|partition| node.slot(partition)) {
         slot.request_checkpoint();
     }
+    for slot in node.projections.all().into_iter().filter(|slot| slot.is_dirty()) {
+        slot.request_checkpoint();
+    }
 }
 
 /// Writes the catalog if it or what is covered has changed.
 pub(crate) async fn keep_catalog(node: &Arc<Node>) {
     let _turn = node.catalog_turn.lock().await;
     let stored = {
+        // Looked at first: everything up to there has reached the queues of the domains.
+        let dispatched = *node.dispatched.borrow();
         let core = node.core();
         let catalog = node.catalog();
         let lowest = core.watermarks.lowest_needed();
         let covered = lowest.previous().max(node.durable.borrow().covered);
         // Everything that is dispatched is in the catalog, so it is never behind what is covered.
-        Durable { catalog, covered, time: core.time }
+        Durable { catalog, covered, time: core.time, domains: node.projections.needs(dispatched) }
     };
     if !stored.says_more_than(&node.durable.borrow()) {
         return;
@@ -145,9 +150,9 @@ pub(crate) async fn write_catalog(node: &Arc<Node>, durable: Durable, generation
     let job = {
         let (node, durable) = (node.clone(), durable.clone());
         move || {
-            let Durable { catalog, covered, time } = durable;
+            let Durable { catalog, covered, time, domains } = durable;
             let (catalog, cluster) = ((*catalog).clone(), Some(node.cluster));
-            node.catalog_file.write(&StoredCatalog { catalog, covered, time, cluster, generation })
+            node.catalog_file.write(&StoredCatalog { catalog, covered, time, cluster, generation, domains })
         }
     };
     match node.workers.run(job).await {

@@ -5,7 +5,7 @@
 //!                                                                                   │ committed
 //!  ack ◀── acks, recall ◀── partition::apply ◀── worker ◀── slot ◀── dispatcher ◀───┘
 //!                                    │
-//!                                    ├──▶ reads, subscriptions, barriers
+//!                                    ├──▶ reads, subscriptions, barriers, projections
 //!                                    └──▶ watermarks ──▶ acknowledgements, retention ──▶ keeper: what may be cut
 //! ```
 //!
@@ -56,7 +56,7 @@ mod workers;
 mod write;
 
 pub use barriers::Target;
-pub use catalog::{Catalog, CatalogCommand, CatalogFileError, Namespace};
+pub use catalog::{Catalog, CatalogCommand, CatalogFileError, Namespace, Projection};
 pub use counters::{Rejected, WriteStatistics};
 pub use embedding::{EventProof, named_key};
 pub use engine::{Attach, Config, Engine, PartitionReport};
@@ -68,7 +68,7 @@ pub use gapless_types as types;
 pub use keeper::Housekeeping;
 pub use pipeline::Submitted;
 pub use projections::{
-    Domain, DomainReport, DomainState, Freshness, LeaseRequest, Leased, ProjectionError, ProjectionReport,
+    DomainReport, DomainState, Freshness, LeaseRequest, Leased, ProjectionError, ProjectionReport,
 };
 pub use reads::{Consistency, ReadOptions};
 pub use reports::{NoPeers, Peers, Report};

@@ -114,6 +114,12 @@ impl LeaderClock {
         time
     }
 
+    /// The time that an entry would get now.
+    #[must_use]
+    pub fn now(&self) -> LogTime {
+        self.base.after(self.elapsed()).max(self.last)
+    }
+
     /// The last time stamped, or the one the term began with.
     #[must_use]
     pub fn last(&self) -> LogTime {

@@ -14,7 +14,7 @@ use gapless_consensus::{ClusterId, NodeId, Replicator};
 use gapless_log::io::Io;
 use gapless_types::{GroupId, LogIndex, NamespaceId, PartitionId};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, SetOnce, watch};
+use tokio::sync::{Notify, SetOnce, mpsc, watch};
 
 use crate::acks::Acks;
 use crate::admission::Admission;
@@ -27,8 +27,11 @@ use crate::error::OpenError;
 use crate::limits::MAX_REMEMBERED_FATES;
 use crate::log_time::{Clock, LeaderClock, LogTime};
 use crate::offsets::{BatchId, Dispatch, Fate, Proposer};
+use crate::projections::Projections;
+use crate::proposing::Request;
 use crate::recall::Recall;
 use crate::reports::Others;
+use crate::retention::Domain;
 use crate::slot::{PartitionState, QueueLimits, Slot};
 use crate::watermarks::Watermarks;
 use crate::workers::Workers;
@@ -55,8 +58,11 @@ pub(crate) struct Node {
     pub(crate) admission: Admission,
     pub(crate) acks: Acks,
     pub(crate) counters: Counters,
-    /// What domains of projections need of the replicated log.
+    /// What domains of others need of the replicated log.
     pub(crate) domains: Domains,
+    /// The domains of this node.
+    pub(crate) projections: Projections,
+    requests: SetOnce<mpsc::Sender<Request>>,
     /// The entry that is being dispatched or was, plus one.
     announced: AtomicU64,
     pub(crate) dispatched: watch::Sender<Option<LogIndex>>,
@@ -89,12 +95,14 @@ pub(crate) struct Durable {
     pub(crate) covered: Option<LogIndex>,
     /// At least the log time of every entry up to there.
     pub(crate) time: LogTime,
+    /// What domains need of the replicated log.
+    pub(crate) domains: BTreeMap<Domain, LogIndex>,
 }
 
 impl Durable {
     /// Whether the file has to be written for this: time alone matters only for what is covered.
     pub(crate) fn says_more_than(&self, on_disk: &Self) -> bool {
-        (&self.catalog, self.covered) != (&on_disk.catalog, on_disk.covered)
+        (&self.catalog, self.covered, &self.domains) != (&on_disk.catalog, on_disk.covered, &on_disk.domains)
     }
 }
 
@@ -178,8 +186,8 @@ impl Node {
         stored: StoredCatalog,
         cluster: ClusterId,
     ) -> Result<Self, OpenError> {
-        let StoredCatalog { catalog, covered, time, generation, .. } = stored;
-        let durable = Durable { catalog: Arc::new(catalog), covered, time };
+        let StoredCatalog { catalog, covered, time, generation, domains, .. } = stored;
+        let durable = Durable { catalog: Arc::new(catalog), covered, time, domains };
         let runtime = Handle::current();
         let admission = Admission::new(config.admission, config.clock.clone(), config.signal.clone())
             .map_err(|error| OpenError::Configuration(error.to_string()))?;
@@ -204,6 +212,8 @@ impl Node {
             acks: Acks::default(),
             counters: Counters::default(),
             domains: Domains::new(config.domains.iter().cloned()),
+            projections: Projections::default(),
+            requests: SetOnce::new(),
             announced: AtomicU64::new(covered.map_or(0, |covered| covered.get() + 1)),
             replicator: SetOnce::new(),
             leads: watch::Sender::new(false),
@@ -256,6 +266,20 @@ impl Node {
         assert!(self.replicator.set(replicator).is_ok(), "a node is opened once");
     }
 
+    /// Where requests to the proposer go.
+    pub(crate) fn requests(&self) -> &mpsc::Sender<Request> {
+        self.requests.get().expect("nobody has an engine before its proposer is there")
+    }
+
+    pub(crate) fn set_requests(&self, requests: mpsc::Sender<Request>) {
+        assert!(self.requests.set(requests).is_ok(), "a node is opened once");
+    }
+
+    /// The time that an entry would get now, in milliseconds; none if this node does not lead.
+    pub(crate) fn leader_time(&self) -> Option<u64> {
+        self.core().leader_clock.as_ref().map(|clock| clock.now().as_millis())
+    }
+
     /// The first entry that the replicated log keeps, as far as is known.
     pub(crate) fn first_kept(&self) -> LogIndex {
         let kept = self.replicator.get().and_then(|replicator| replicator.progress().borrow().first_kept);
@@ -282,6 +306,7 @@ impl Node {
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         leaving.retain(|slot| *slot.state.borrow() != PartitionState::Closed);
         leaving.iter().any(|slot| slot.id.namespace == namespace)
+            || self.projections.are_closing_down(namespace)
     }
 
     /// Something that an operator should see. What happens again and again is kept once, where it happened last, and told once.

@@ -34,6 +34,7 @@ use crate::entry::{EntryEncoder, EntryRecord, EntryRoom, PartitionCommand};
 use crate::log_time::LeaderClock;
 use crate::node::Node;
 use crate::offsets::{BatchId, Fate, NotNow};
+use crate::projections::{Asking, DomainRequest, RequestId, encoded_bytes};
 use crate::recall::Flight;
 
 /// A write on its way to the log.
@@ -65,6 +66,7 @@ pub(crate) enum CatalogRefused {
 #[derive(Debug)]
 pub(crate) enum Request {
     Write(Submission),
+    Domain(Asking),
     Catalog(CatalogRequest, oneshot::Sender<Result<(LogIndex, Option<NamespaceId>), CatalogRefused>>),
 }
 
@@ -72,6 +74,7 @@ pub(crate) enum Request {
 struct Settled {
     batch: BatchId,
     places: Vec<AckPlace>,
+    requests: Vec<RequestId>,
     result: Result<LogIndex, Refusal>,
     catalog: Option<CatalogReply>,
 }
@@ -139,6 +142,8 @@ struct Proposing {
     waiting: VecDeque<Request>,
     tickets: FuturesUnordered<BoxFuture<'static, Settled>>,
     leading: Option<Term>,
+    /// Requests of domains in this term so far.
+    numbered: u64,
     /// Nothing can be proposed before something resolves.
     is_blocked: bool,
 }
@@ -150,6 +155,7 @@ impl Proposing {
             waiting: VecDeque::new(),
             tickets: FuturesUnordered::new(),
             leading: None,
+            numbered: 0,
             is_blocked: false,
         }
     }
@@ -180,6 +186,7 @@ impl Proposing {
         }
         // Given back first: whoever is told finds nothing of his left here.
         self.node.acks.clear();
+        self.node.projections.answers.clear();
         self.node.recall.step_down();
         for request in std::mem::take(&mut self.waiting) {
             if let Request::Catalog(_, reply) = request {
@@ -209,6 +216,7 @@ impl Proposing {
         // Nobody waits for it: it says that the time of this leader begins.
         drop(self.node.replicator().propose(entry.finish()));
         self.leading = Some(term);
+        self.numbered = 0;
         self.node.leads.send_replace(true);
     }
 
@@ -221,7 +229,7 @@ impl Proposing {
         }
         while let Some(request) = self.waiting.front() {
             let proposed = match request {
-                Request::Write(_) => self.propose_writes(),
+                Request::Write(_) | Request::Domain(_) => self.propose_records(),
                 Request::Catalog(..) => self.propose_catalog_change(),
             };
             if !proposed {
@@ -231,12 +239,11 @@ impl Proposing {
         }
     }
 
-    /// Proposes the writes in front as one entry; whether that could be done now.
-    fn propose_writes(&mut self) -> bool {
-        let is_write = |request: &&Request| matches!(request, Request::Write(_));
+    /// Proposes the writes and commands in front as one entry; whether that could be done now.
+    fn propose_records(&mut self) -> bool {
         let partition = |request: &Request| match request {
-            Request::Write(submission) => submission.partition,
-            Request::Catalog(..) => unreachable!("only writes are counted"),
+            Request::Write(submission) => Some(submission.partition),
+            Request::Domain(_) | Request::Catalog(..) => None,
         };
         // Asked first: as long as it is so, every write that comes gets here.
         if self.node.core().proposer.in_flight() >= ENTRIES_ON_THEIR_WAY {
@@ -246,7 +253,7 @@ impl Proposing {
         let reserved = {
             let mut guard = self.node.core();
             let core = &mut *guard;
-            let partitions = self.waiting.iter().take_while(is_write).take(count).map(partition);
+            let partitions = self.waiting.iter().take(count).filter_map(partition);
             core.proposer.reserve(&core.dispatch, partitions)
         };
         let batch = match reserved {
@@ -262,26 +269,43 @@ impl Proposing {
         };
         let mut entry = self.new_entry();
         let (mut places, mut writes) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        for expected in batch.offsets {
-            let Some(Request::Write(submission)) = self.waiting.pop_front() else {
-                unreachable!("as many writes as offsets were reserved for");
-            };
-            let Submission { partition, command, flight, permit } = submission;
-            let record = PartitionCommand { partition, expected, command: command.clone() };
-            entry.push(&EntryRecord::Write(record)).expect("it was counted as fitting");
-            places.push((partition, expected));
-            writes.push(Waiting { command, proposed: flight.proposed(), permit });
+        let mut asked = Vec::new();
+        let mut offsets = batch.offsets.into_iter();
+        for request in self.waiting.drain(..count) {
+            match request {
+                Request::Write(Submission { partition, command, flight, permit }) => {
+                    let expected = offsets.next().expect("one offset for each write");
+                    let record = PartitionCommand { partition, expected, command: command.clone() };
+                    entry.push(&EntryRecord::Write(record)).expect("it was counted as fitting");
+                    places.push((partition, expected));
+                    writes.push(Waiting { command, proposed: flight.proposed(), permit });
+                }
+                Request::Domain(Asking { asked: who, command }) => {
+                    let term = self.leading.expect("only a leader proposes");
+                    let id = RequestId { term: term.get(), number: self.numbered };
+                    self.numbered += 1;
+                    let request = DomainRequest { domain: who.domain.clone(), id, command };
+                    let partition = request.domain.partition;
+                    let record = EntryRecord::DomainCommand { partition, command: request.encode() };
+                    entry.push(&record).expect("it was counted as fitting");
+                    asked.push((id, who));
+                }
+                Request::Catalog(..) => unreachable!("it was not counted as fitting"),
+            }
         }
         self.node.acks.register(places.iter().copied().zip(writes));
-        self.hand_over(batch.id, entry.finish(), places, None);
+        let requests = asked.iter().map(|(id, _)| *id).collect();
+        self.node.projections.answers.register(asked);
+        self.hand_over(batch.id, entry.finish(), (places, requests), None);
         true
     }
 
-    /// How many of the writes in front fit one entry.
+    /// How many of the writes and commands in front fit one entry.
     fn fitting(&self) -> usize {
         let mut room = EntryRoom::default();
         let fits = |request: &&Request| match request {
             Request::Write(submission) => room.take(submission.command.len()),
+            Request::Domain(Asking { asked, command }) => room.take(encoded_bytes(&asked.domain, command)),
             Request::Catalog(..) => false,
         };
         self.waiting.iter().take_while(fits).count()
@@ -328,7 +352,8 @@ impl Proposing {
                 return true;
             }
         }
-        self.hand_over(batch.id, entry.finish(), Vec::new(), Some(CatalogReply { namespace, reply }));
+        let nobody = (Vec::new(), Vec::new());
+        self.hand_over(batch.id, entry.finish(), nobody, Some(CatalogReply { namespace, reply }));
         true
     }
 
@@ -341,18 +366,21 @@ impl Proposing {
         &mut self,
         batch: BatchId,
         entry: Bytes,
-        places: Vec<AckPlace>,
+        (places, requests): (Vec<AckPlace>, Vec<RequestId>),
         catalog: Option<CatalogReply>,
     ) {
         let ticket = self.node.replicator().propose(entry);
-        self.tickets.push(Box::pin(async move { Settled { batch, places, result: ticket.await, catalog } }));
+        self.tickets.push(Box::pin(async move {
+            Settled { batch, places, requests, result: ticket.await, catalog }
+        }));
     }
 
     fn settle(&mut self, settled: Settled) {
-        let Settled { batch, places, result, catalog } = settled;
+        let Settled { batch, places, requests, result, catalog } = settled;
         match &result {
             Ok(index) => self.node.core().committed(batch, *index),
             Err(refusal) if refusal.is_certain() => {
+                self.node.projections.answers.forget(&requests);
                 // One of an earlier term says nothing of who is registered for these places now.
                 if self.node.core().proposer.is_in_flight(batch) {
                     self.node.acks.refused(places);

@@ -14,6 +14,7 @@ use gapless_types::{LogIndex, PartitionId, PartitionOffset, WorkspaceId};
 
 use crate::engine::Engine;
 use crate::error::{NotLeader, ReadError};
+use crate::node::Node;
 use crate::slot::{PartitionState, Slot};
 
 /// How new a view has to be.
@@ -40,6 +41,76 @@ pub struct ReadOptions {
 impl Default for ReadOptions {
     fn default() -> Self {
         Self { consistency: Consistency::default(), patience: Duration::from_secs(10) }
+    }
+}
+
+impl Node {
+    /// Waits until a partition has applied everything up to an index; up to which outcome it has applied then.
+    pub(crate) async fn applied_through(
+        &self,
+        slot: &Slot,
+        index: LogIndex,
+    ) -> Result<Option<PartitionOffset>, ReadError> {
+        let mut applied = slot.applied.subscribe();
+        let mut state = slot.state.subscribe();
+        let mut dispatched = self.dispatched.subscribe();
+        loop {
+            let state_now = state.borrow_and_update().clone();
+            let applied_now = *applied.borrow_and_update();
+            dispatched.borrow_and_update();
+            // One that was opened again may have less than the marks say, until it has caught up. One that has what they say has
+            // passed what was not for it, too.
+            let passed = {
+                let core = self.core();
+                let marked = core.watermarks.marks(slot.id).and_then(|marks| marks.applied);
+                marked.is_some()
+                    && applied_now.offset >= marked
+                    && core.watermarks.applied_through(slot.id) >= Some(index)
+            };
+            if passed || applied_now.index > Some(index) {
+                return Ok(applied_now.offset);
+            }
+            match state_now {
+                PartitionState::Closed => return Err(ReadError::Closing),
+                PartitionState::Quarantined(reason) => {
+                    let reason = format!("it is quarantined: {reason}").into();
+                    return Err(ReadError::NotOpen { partition: slot.id, reason });
+                }
+                _ => {}
+            }
+            tokio::select! {
+                changed = applied.changed() => changed.map_err(|_| ReadError::Closing)?,
+                changed = state.changed() => changed.map_err(|_| ReadError::Closing)?,
+                changed = dispatched.changed() => changed.map_err(|_| ReadError::Closing)?,
+            }
+        }
+    }
+
+    pub(crate) async fn view_now(&self, slot: &Arc<Slot>) -> Result<View, ReadError> {
+        let turn = slot.reader().await;
+        let job = {
+            let slot = slot.clone();
+            let not_open = |slot: &Slot, reason: String| ReadError::NotOpen {
+                partition: slot.id,
+                reason: reason.into(),
+            };
+            move || {
+                // Whoever asked may be gone: the turn is over when the partition has answered.
+                let _turn = turn;
+                match slot.partition().as_mut() {
+                    Some(partition) => partition.view().map_err(|error| not_open(&slot, error.to_string())),
+                    None => Err(not_open(
+                        &slot,
+                        match &*slot.state.borrow() {
+                            PartitionState::Failed(reason) => reason.to_string(),
+                            PartitionState::Closed => return Err(ReadError::Closing),
+                            _ => "it is actualizing".to_owned(),
+                        },
+                    )),
+                }
+            }
+        };
+        self.workers.run(job).await
     }
 }
 
@@ -90,7 +161,7 @@ impl Engine {
             let least = match consistency {
                 Consistency::Linearizable => {
                     let index = self.read_point().await?;
-                    self.applied_through(slot, index).await?
+                    self.node().applied_through(slot, index).await?
                 }
                 Consistency::Stale => None,
                 Consistency::AtLeast(offset) => {
@@ -98,7 +169,7 @@ impl Engine {
                     Some(offset)
                 }
             };
-            let view = self.view_now(slot).await?;
+            let view = self.node().view_now(slot).await?;
             // One that failed in between and was opened again may have less, until it has caught up.
             if view.applied() >= least {
                 return Ok(view);
@@ -120,74 +191,6 @@ impl Engine {
             ReadPointError::Stopped(_) if self.is_closing() => ReadError::Closing,
             ReadPointError::Stopped(stopped) => ReadError::Stopped { reason: stopped.reason },
         })
-    }
-
-    /// Waits until a partition has applied everything up to an index; up to which outcome it has applied then.
-    pub(crate) async fn applied_through(
-        &self,
-        slot: &Slot,
-        index: LogIndex,
-    ) -> Result<Option<PartitionOffset>, ReadError> {
-        let mut applied = slot.applied.subscribe();
-        let mut state = slot.state.subscribe();
-        let mut dispatched = self.node().dispatched.subscribe();
-        loop {
-            let state_now = state.borrow_and_update().clone();
-            let applied_now = *applied.borrow_and_update();
-            dispatched.borrow_and_update();
-            // One that was opened again may have less than the marks say, until it has caught up. One that has what they say has
-            // passed what was not for it, too.
-            let passed = {
-                let core = self.node().core();
-                let marked = core.watermarks.marks(slot.id).and_then(|marks| marks.applied);
-                marked.is_some()
-                    && applied_now.offset >= marked
-                    && core.watermarks.applied_through(slot.id) >= Some(index)
-            };
-            if passed || applied_now.index > Some(index) {
-                return Ok(applied_now.offset);
-            }
-            match state_now {
-                PartitionState::Closed => return Err(ReadError::Closing),
-                PartitionState::Quarantined(reason) => {
-                    let reason = format!("it is quarantined: {reason}").into();
-                    return Err(ReadError::NotOpen { partition: slot.id, reason });
-                }
-                _ => {}
-            }
-            tokio::select! {
-                changed = applied.changed() => changed.map_err(|_| ReadError::Closing)?,
-                changed = state.changed() => changed.map_err(|_| ReadError::Closing)?,
-                changed = dispatched.changed() => changed.map_err(|_| ReadError::Closing)?,
-            }
-        }
-    }
-
-    pub(crate) async fn view_now(&self, slot: &Arc<Slot>) -> Result<View, ReadError> {
-        let turn = slot.reader().await;
-        let job = {
-            let slot = slot.clone();
-            let not_open = |slot: &Slot, reason: String| ReadError::NotOpen {
-                partition: slot.id,
-                reason: reason.into(),
-            };
-            move || {
-                // Whoever asked may be gone: the turn is over when the partition has answered.
-                let _turn = turn;
-                match slot.partition().as_mut() {
-                    Some(partition) => partition.view().map_err(|error| not_open(&slot, error.to_string())),
-                    None => Err(not_open(
-                        &slot,
-                        match &*slot.state.borrow() {
-                            PartitionState::Failed(reason) => reason.to_string(),
-                            PartitionState::Closed => return Err(ReadError::Closing),
-                            _ => "it is actualizing".to_owned(),
-                        },
-                    )),
-                }
-            }
-        };
-        self.node().workers.run(job).await
     }
 }
 

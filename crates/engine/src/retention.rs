@@ -38,6 +38,13 @@ pub struct Domain {
     pub partition: PartitionId,
 }
 
+impl fmt::Display for Domain {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { projection, version, partition } = self;
+        write!(formatter, "projection {projection} version {version} of partition {partition}")
+    }
+}
+
 /// Who needs something of the log. In the order in which they drop out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holder {

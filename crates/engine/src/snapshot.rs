@@ -1,16 +1,21 @@
 //! Snapshots: everything a node has at one entry of the replicated log.
 //!
 //! A mark goes through every queue, so that all partitions are caught at the same entry. What is copied is the history alone, the
-//! partition logs (LOG-1): the receiver folds them into state of its own, in a new directory that replaces the old one at once.
+//! partition logs (LOG-1): the receiver folds them into state of its own, in a new directory that replaces the old one at once. Of
+//! domains the state is copied, because their commands are in the replicated log alone.
 //!
 //! ```text
 //!  1 catalog, in the form of its file (4 bytes of length in front)
-//!  2 for each partition, in order: namespace (4), index (2), count of outcomes (8)
+//!  2 for each partition, in order: 1 (1), namespace (4), index (2), count of outcomes (8)
 //!     for each outcome: length (4), the record of the partition log
+//!  3 for each domain, in order: 2 (1), version (4), namespace (4), index (2), length of the name (1), name of the projection
+//!     for each row: 1 (1), length (4), key, length (4), value
+//!     0 (1)
 //! ```
 //!
 //! Must not know: how the bytes travel, how an order is agreed on.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,26 +24,45 @@ use futures_util::future::BoxFuture;
 use gapless_consensus::{MachineFault, SnapshotBody, SnapshotSource};
 use gapless_log::{Log, Options};
 use gapless_partition::{Direction, View};
+use gapless_projection::{Image, Installing};
 use gapless_types::limits::MAX_READ_BYTES;
-use gapless_types::{LogIndex, NamespaceId, PartitionId, PartitionIndex, PartitionOffset, Position};
+use gapless_types::{LogIndex, Name, NamespaceId, PartitionId, PartitionIndex, PartitionOffset, Position};
 use tokio::sync::oneshot;
 
 use crate::catalog::{StoredCatalog, decode_catalog, encode_catalog};
 use crate::dispatcher::{close_partitions, reset_partitions, start_workers};
 use crate::keeper::write_catalog;
 use crate::node::{Durable, Node, partition_name};
+use crate::projections::{self, ImageRequest};
 use crate::removal;
+use crate::retention::Domain;
 use crate::slot::{Mark, Marked};
 use crate::workers::Workers;
 
 /// Outcomes that are read at once.
 const PAGE: usize = 256;
+/// Bytes of rows that are read at once.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// What comes next in a snapshot.
+const PARTITION: u8 = 1;
+const DOMAIN: u8 = 2;
+/// What comes next in a domain.
+const ROW: u8 = 1;
+const NO_MORE_ROWS: u8 = 0;
 
 /// A snapshot that is held by views of all partitions.
 struct Held {
     catalog: Bytes,
     views: tokio::sync::Mutex<Vec<HeldView>>,
+    images: tokio::sync::Mutex<Vec<HeldImage>>,
     workers: Workers,
+}
+
+/// The state of a domain, or that it will come.
+enum HeldImage {
+    Coming(Domain, oneshot::Receiver<Image>),
+    There(Domain, Image),
 }
 
 /// The view of a partition, or that it will come.
@@ -62,6 +86,21 @@ impl Held {
         *held = HeldView::There(view.clone());
         Ok(Some(view))
     }
+
+    /// The state of the domain at this place; none behind the last.
+    async fn image(&self, place: usize) -> Result<Option<(Domain, Image)>, MachineFault> {
+        let mut images = self.images.lock().await;
+        let Some(held) = images.get_mut(place) else { return Ok(None) };
+        let (domain, image) = match held {
+            HeldImage::There(domain, image) => (domain.clone(), image.clone()),
+            HeldImage::Coming(domain, image) => match image.await {
+                Ok(image) => (domain.clone(), image),
+                Err(_) => return Err(MachineFault::new(format!("{domain} was closed"))),
+            },
+        };
+        *held = HeldImage::There(domain.clone(), image.clone());
+        Ok(Some((domain, image)))
+    }
 }
 
 pub(crate) fn take(
@@ -80,15 +119,19 @@ pub(crate) fn take(
             (slot.id, marked)
         })
         .collect();
+    // Those that the catalog names: another one would be made by a later entry.
+    let images: Vec<_> = node.projections.all().into_iter().map(|slot| request_image(&slot, at)).collect();
     let (catalog, cluster) = ((*catalog).clone(), Some(node.cluster));
-    let stored = StoredCatalog { catalog, covered: Some(at), time, cluster, generation: 0 };
+    let domains = std::collections::BTreeMap::new();
+    let stored = StoredCatalog { catalog, covered: Some(at), time, cluster, generation: 0, domains };
     Box::pin(async move {
         let _taking = taking.map_err(|_| MachineFault::new("another snapshot is being installed"))?;
         // Right after opening all of it is in checkpoints already, and a partition that cannot be opened keeps nobody (ISO-1).
         if node.durable.borrow().covered >= Some(at) {
             let coming = |(partition, marked)| HeldView::Coming(partition, marked);
             let views = marks.into_iter().map(coming).collect::<Vec<_>>().into();
-            let held = Held { catalog: encode_catalog(&stored).into(), views, workers: node.workers.clone() };
+            let catalog = encode_catalog(&stored).into();
+            let held = Held { catalog, views, images: images.into(), workers: node.workers.clone() };
             return Ok(Arc::new(Shared(Arc::new(held))) as Arc<dyn SnapshotSource>);
         }
         let mut views = Vec::new();
@@ -113,23 +156,32 @@ pub(crate) fn take(
         let generation = node.generation.load(Ordering::Acquire);
         let durable = {
             let core = node.core();
-            Durable { catalog: node.catalog(), covered, time: core.time }
+            // What domains need is as it was: their own states are not made durable by this.
+            let domains = node.durable.borrow().domains.clone();
+            Durable { catalog: node.catalog(), covered, time: core.time, domains }
         };
         if !write_catalog(&node, durable, generation).await {
             return Err(MachineFault::new("the catalog cannot be written"));
         }
         drop(turn);
-        let views = views.into();
-        let held = Held { catalog: encode_catalog(&stored).into(), views, workers: node.workers.clone() };
+        let (views, catalog) = (views.into(), encode_catalog(&stored).into());
+        // States of domains come when they are asked for: a domain that stands still keeps nobody.
+        let held = Held { catalog, views, images: images.into(), workers: node.workers.clone() };
         Ok(Arc::new(Shared(Arc::new(held))) as Arc<dyn SnapshotSource>)
     })
+}
+
+fn request_image(slot: &projections::DomainSlot, at: LogIndex) -> HeldImage {
+    let (reply, image) = oneshot::channel();
+    slot.request_image(ImageRequest { at, reply });
+    HeldImage::Coming(slot.id.clone(), image)
 }
 
 struct Shared(Arc<Held>);
 
 impl SnapshotSource for Shared {
     fn body(&self) -> Box<dyn SnapshotBody> {
-        Box::new(Body { held: self.0.clone(), part: 0, next: None })
+        Box::new(Body { held: self.0.clone(), part: 0, next: None, domain: 0, last_key: None })
     }
 }
 
@@ -140,6 +192,10 @@ struct Body {
     part: usize,
     /// The next outcome of the partition that is being read.
     next: Option<PartitionOffset>,
+    /// Which domain is read.
+    domain: usize,
+    /// Its last row that was read.
+    last_key: Option<Bytes>,
 }
 
 impl SnapshotBody for Body {
@@ -152,7 +208,7 @@ impl SnapshotBody for Body {
                 bytes.extend_from_slice(&self.held.catalog);
                 return Ok(Some(bytes.into()));
             }
-            let Some(view) = self.held.view(self.part - 1).await? else { return Ok(None) };
+            let Some(view) = self.held.view(self.part - 1).await? else { return self.next_of_domain().await };
             let from = self.next;
             let page = self.held.workers.clone().run(move || read_page(&view, from)).await?;
             self.next = page.next;
@@ -162,6 +218,56 @@ impl SnapshotBody for Body {
             Ok(Some(page.bytes))
         })
     }
+}
+
+impl Body {
+    async fn next_of_domain(&mut self) -> Result<Option<Bytes>, MachineFault> {
+        let Some((domain, image)) = self.held.image(self.domain).await? else { return Ok(None) };
+        let last = self.last_key.take();
+        let page = self.held.workers.clone().run(move || read_rows(&domain, &image, last)).await?;
+        self.last_key = page.last;
+        if self.last_key.is_none() {
+            self.domain += 1;
+        }
+        Ok(Some(page.bytes))
+    }
+}
+
+struct RowPage {
+    bytes: Bytes,
+    /// The last row, if there may be more.
+    last: Option<Bytes>,
+}
+
+/// The next rows of a domain, with its header in front of the first.
+fn read_rows(domain: &Domain, image: &Image, last: Option<Bytes>) -> Result<RowPage, MachineFault> {
+    let mut bytes = Vec::new();
+    if last.is_none() {
+        let Domain { projection, version, partition } = domain;
+        bytes.push(DOMAIN);
+        bytes.extend_from_slice(&version.to_le_bytes());
+        bytes.extend_from_slice(&partition.namespace.get().to_le_bytes());
+        bytes.extend_from_slice(&partition.index.get().to_le_bytes());
+        bytes.push(u8::try_from(projection.as_str().len()).expect("names have at most 63 bytes"));
+        bytes.extend_from_slice(projection.as_str().as_bytes());
+    }
+    let from = last.clone().unwrap_or_default();
+    for row in image.rows.range(from.., Direction::Forward) {
+        let (key, value) = row.map_err(MachineFault::new)?;
+        if Some(&key) == last.as_ref() {
+            continue;
+        }
+        bytes.push(ROW);
+        put_length(&mut bytes, key.len());
+        bytes.extend_from_slice(&key);
+        put_length(&mut bytes, value.len());
+        bytes.extend_from_slice(&value);
+        if bytes.len() >= PAGE_BYTES {
+            return Ok(RowPage { bytes: bytes.into(), last: Some(key) });
+        }
+    }
+    bytes.push(NO_MORE_ROWS);
+    Ok(RowPage { bytes: bytes.into(), last: None })
 }
 
 struct Page {
@@ -175,6 +281,7 @@ fn read_page(view: &View, from: Option<PartitionOffset>) -> Result<Page, Machine
     let last = view.applied();
     if from.is_none() {
         let partition = view.partition();
+        bytes.push(PARTITION);
         bytes.extend_from_slice(&partition.namespace.get().to_le_bytes());
         bytes.extend_from_slice(&partition.index.get().to_le_bytes());
         bytes.extend_from_slice(&last.map_or(0, PartitionOffset::get).to_le_bytes());
@@ -209,10 +316,12 @@ pub(crate) fn install(
         // Until everything is as the snapshot says, nobody else decides what the catalog on disk says.
         let _turn = node.catalog_turn.lock().await;
         // The old partitions let go of their files before the new ones take over.
+        projections::close_domains(&node).await;
         close_partitions(&node).await;
         let catalog = Arc::new(catalog);
         let time = time.max(node.core().time);
-        let durable = Durable { catalog: catalog.clone(), covered: Some(at), time };
+        let domains = std::collections::BTreeMap::new();
+        let durable = Durable { catalog: catalog.clone(), covered: Some(at), time, domains };
         if !write_catalog(&node, durable, generation).await {
             return Err(MachineFault::new("the catalog cannot be written"));
         }
@@ -221,6 +330,8 @@ pub(crate) fn install(
         node.announce(at);
         reset_partitions(&node).await;
         start_workers(&node);
+        projections::reset_domains(&node);
+        projections::start_domains(&node);
         node.keeper.notify_one();
         Ok(())
     })
@@ -240,43 +351,94 @@ async fn receive(
     }
     let dir = node.catalog_file.partitions_dir(generation);
     clear(node, generation).await?;
-    while let Some(mut header) = reader.take_or_end(14).await? {
-        let namespace = NamespaceId::new(header.get_u32_le());
-        let partition = PartitionId { namespace, index: PartitionIndex::new(header.get_u16_le()) };
-        let count = header.get_u64_le();
-        let log_dir = dir.join(partition_name(partition)).join("log");
-        let (io, options) = (node.io.clone(), Options::clone(&node.partition_options.log));
-        let open = move || {
-            io.create_dir(&log_dir).map_err(MachineFault::new).and_then(|()| {
-                Log::open(io.clone(), log_dir, options).map(|(log, _)| log).map_err(MachineFault::new)
-            })
-        };
-        let log = node.workers.run(open).await?;
-        let mut next = 1;
-        while next <= count {
-            let (mut records, mut bytes) = (Vec::new(), 0);
-            while records.len() < PAGE && bytes < MAX_READ_BYTES && next + (records.len() as u64) <= count {
-                let length = reader.take(4).await?.get_u32_le() as usize;
-                bytes += length;
-                records.push(reader.take(length).await?);
-            }
-            let (log, first) = (log.clone(), next);
-            next += records.len() as u64;
-            let append = move || {
-                let records: Vec<&[u8]> = records.iter().map(|record| &record[..]).collect();
-                let _synced_at_the_end =
-                    log.append(Position::new(first), &records).map_err(MachineFault::new)?;
-                log.flush().map_err(MachineFault::new)
-            };
-            node.workers.run(append).await?;
+    while let Some(kind) = reader.take_or_end(1).await? {
+        match kind[0] {
+            PARTITION => receive_partition(node, reader, &dir).await?,
+            DOMAIN => receive_domain(node, reader, &dir).await?,
+            _ => return Err(MachineFault::new("the snapshot has a part that nobody knows")),
         }
-        node.workers
-            .run(move || {
-                log.sync().map_err(MachineFault::new).and_then(|()| log.close().map_err(MachineFault::new))
-            })
-            .await?;
     }
     Ok(stored)
+}
+
+/// Writes the log of a partition.
+async fn receive_partition(node: &Arc<Node>, reader: &mut Reader, dir: &Path) -> Result<(), MachineFault> {
+    let mut header = reader.take(14).await?;
+    let namespace = NamespaceId::new(header.get_u32_le());
+    let partition = PartitionId { namespace, index: PartitionIndex::new(header.get_u16_le()) };
+    let count = header.get_u64_le();
+    let log_dir = dir.join(partition_name(partition)).join("log");
+    let (io, options) = (node.io.clone(), Options::clone(&node.partition_options.log));
+    let open = move || {
+        io.create_dir(&log_dir).map_err(MachineFault::new).and_then(|()| {
+            Log::open(io.clone(), log_dir, options).map(|(log, _)| log).map_err(MachineFault::new)
+        })
+    };
+    let log = node.workers.run(open).await?;
+    let mut next = 1;
+    while next <= count {
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        while records.len() < PAGE && bytes < MAX_READ_BYTES && next + (records.len() as u64) <= count {
+            let length = reader.take(4).await?.get_u32_le() as usize;
+            bytes += length;
+            records.push(reader.take(length).await?);
+        }
+        let (log, first) = (log.clone(), next);
+        next += records.len() as u64;
+        let append = move || {
+            let records: Vec<&[u8]> = records.iter().map(|record| &record[..]).collect();
+            let _synced_at_the_end = log.append(Position::new(first), &records).map_err(MachineFault::new)?;
+            log.flush().map_err(MachineFault::new)
+        };
+        node.workers.run(append).await?;
+    }
+    node.workers
+        .run(move || {
+            log.sync().map_err(MachineFault::new).and_then(|()| log.close().map_err(MachineFault::new))
+        })
+        .await
+}
+
+/// Writes the state of a domain.
+async fn receive_domain(node: &Arc<Node>, reader: &mut Reader, dir: &Path) -> Result<(), MachineFault> {
+    let mut header = reader.take(11).await?;
+    let version = header.get_u32_le();
+    let namespace = NamespaceId::new(header.get_u32_le());
+    let partition = PartitionId { namespace, index: PartitionIndex::new(header.get_u16_le()) };
+    let name = reader.take(usize::from(header.get_u8())).await?;
+    let name = std::str::from_utf8(&name).ok().and_then(|name| Name::new(name).ok());
+    let projection = name.ok_or_else(|| MachineFault::new("the snapshot has a projection without a name"))?;
+    let domain = Domain { projection, version, partition };
+    let dir = projections::domain_dir(&dir.join(partition_name(partition)), &domain);
+    let begin = {
+        let (io, options) = (node.io.clone(), node.partition_options.clone());
+        move || Installing::begin(io, dir, options.store.clone(), &options.budget)
+    };
+    let mut installing = node.workers.run(begin).await.map_err(MachineFault::new)?;
+    loop {
+        let (mut rows, mut bytes, mut is_last) = (Vec::new(), 0, false);
+        while bytes < PAGE_BYTES && !is_last {
+            match reader.take(1).await?[0] {
+                ROW => {
+                    let length = reader.take(4).await?.get_u32_le() as usize;
+                    let key = reader.take(length).await?;
+                    let length = reader.take(4).await?.get_u32_le() as usize;
+                    let value = reader.take(length).await?;
+                    bytes += key.len() + value.len();
+                    rows.push((key, value));
+                }
+                NO_MORE_ROWS => is_last = true,
+                _ => return Err(MachineFault::new("the snapshot has a row that nobody knows")),
+            }
+        }
+        let put =
+            move || rows.iter().try_for_each(|(key, value)| installing.put(key, value)).map(|()| installing);
+        installing = node.workers.run(put).await.map_err(MachineFault::new)?;
+        if is_last {
+            break;
+        }
+    }
+    node.workers.run(move || installing.finish()).await.map_err(MachineFault::new)
 }
 
 /// Removes what an interrupted install left behind.

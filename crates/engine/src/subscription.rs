@@ -200,7 +200,7 @@ impl Source {
             {
                 return Ok(());
             }
-            let view = match engine.view_now(&self.slot).await {
+            let view = match engine.node().view_now(&self.slot).await {
                 Err(ReadError::Closing) => {
                     self.slot = engine.moved(&self.slot).await.ok_or(ReadError::Closing)?;
                     continue;

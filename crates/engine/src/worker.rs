@@ -305,7 +305,7 @@ fn reach_of(partition: &Partition) -> Option<Reach> {
 }
 
 /// An error with all its causes, in one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

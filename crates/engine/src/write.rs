@@ -186,11 +186,16 @@ impl Engine {
         })
     }
 
-    /// A node that was elected takes writes as soon as it knows all that was decided before.
     async fn await_leadership(&self) -> Result<(), WriteError> {
+        self.await_leading().await;
+        if *self.node().leads.borrow() { Ok(()) } else { Err(self.not_taking_writes()) }
+    }
+
+    /// A node that was elected leads as soon as it knows all that was decided before.
+    pub(crate) async fn await_leading(&self) {
         let node = self.node();
         if *node.leads.borrow() {
-            return Ok(());
+            return;
         }
         let waits = {
             let leadership = node.replicator().leadership();
@@ -200,7 +205,6 @@ impl Engine {
         if waits {
             self.wait_for_leader().await;
         }
-        if *node.leads.borrow() { Ok(()) } else { Err(self.not_taking_writes()) }
     }
 
     /// Step 2.

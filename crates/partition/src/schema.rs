@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use gapless_types::limits::{MAX_KINDS, MAX_SEQUENCES_PER_KIND, MAX_SINGLETONS, MAX_WRITE_BYTES};
+use gapless_types::limits::{
+    MAX_KINDS, MAX_PROJECTIONS, MAX_SEQUENCES_PER_KIND, MAX_SINGLETONS, MAX_WRITE_BYTES,
+};
 use gapless_types::{Name, RecordId, SequenceId, WorkspaceKind};
 
 use crate::codec::{Malformed, Put, Take};
@@ -130,6 +132,13 @@ impl Schema {
         for (record_type, _) in definition.records.iter().filter(|(name, rule)| rule.singleton && plain(name))
         {
             reasons.push(format!("record type {record_type} is not a singleton; that cannot change"));
+        }
+        for (projection, plan) in &old.projections {
+            if definition.projections.get(projection).is_some_and(|given| given != plan) {
+                reasons.push(format!(
+                    "projection {projection} cannot change; remove it, or give it another name"
+                ));
+            }
         }
         if reasons.is_empty() { self.extend(definition) } else { Err(reasons) }
     }
@@ -281,6 +290,10 @@ fn impossible(definition: &Definition) -> Vec<String> {
         for (sequence, _) in sequences.iter().filter(|(_, initial)| **initial == 0) {
             reasons.push(format!("sequence {sequence} of kind {kind} starts at 0; the lowest number is 1"));
         }
+    }
+    if definition.projections.len() > MAX_PROJECTIONS {
+        let count = definition.projections.len();
+        reasons.push(format!("{count} projections; the most are {MAX_PROJECTIONS}"));
     }
     let mut encoded = Vec::new();
     definition.encode(&mut encoded);

@@ -31,6 +31,11 @@ impl StoredOutcome {
         Self::new(offset, log.read(Position::new(offset.get()))?.payload)
     }
 
+    /// Its place in the partition log.
+    pub fn offset(&self) -> PartitionOffset {
+        self.offset
+    }
+
     /// Its numbers.
     pub fn header(&self) -> Header<'_> {
         self.parts().0

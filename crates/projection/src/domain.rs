@@ -23,6 +23,7 @@ mod granting;
 mod header;
 mod persistence;
 mod settling;
+mod sight;
 mod status;
 mod time;
 mod window;
@@ -43,7 +44,8 @@ use crate::settings::Settings;
 use header::Header;
 use window::Window;
 
-pub use persistence::{Definition, Image};
+pub use persistence::{Definition, Image, Installing};
+pub use sight::Sight;
 pub use status::{Blocking, OpenSlot, Stage, Status};
 
 /// The state machine, over a store of its own.

@@ -39,7 +39,9 @@ mod waiting;
 pub use answer::{Answer, CommitStatus, Done, Grant, Next};
 pub use command::{Command, Held};
 pub use counters::Counters;
-pub use domain::{Applied, Blocking, Definition, Domain, Image, Input, OpenSlot, Place, Stage, Status};
+pub use domain::{
+    Applied, Blocking, Definition, Domain, Image, Input, Installing, OpenSlot, Place, Sight, Stage, Status,
+};
 pub use durations::{Durations, LeaseRule, lease_ms, size_milli};
 pub use effect::{Change, CommitDigest, Effect, Why};
 pub use error::{CheckpointFailed, Fault, InstallError, OpenError};

@@ -199,10 +199,8 @@ impl Reading {
             max_ttl_ms: self.number("max_ttl_ms", default.max_ttl_ms),
             max_renewals: self.small("max_renewals", default.max_renewals),
             max_attempts: self.small("max_attempts", default.max_attempts),
-            on_exhausted: self.choice(
-                "on_exhausted",
-                &[("fill", OnExhausted::Fill), ("halt", OnExhausted::Halt)],
-            ),
+            on_exhausted: self
+                .choice("on_exhausted", &[("fill", OnExhausted::Fill), ("halt", OnExhausted::Halt)]),
             on_expiry: self.choice("on_expiry", &[("reclaim", OnExpiry::Reclaim), ("fill", OnExpiry::Fill)]),
             backoff_ms: self.number("backoff_ms", default.backoff_ms),
             backoff_cap_ms: self.number("backoff_cap_ms", default.backoff_cap_ms),
@@ -211,7 +209,10 @@ impl Reading {
             chunk: usize::try_from(self.number("chunk", default.chunk as u64)).unwrap_or(usize::MAX),
         };
         if let Err(invalid) = settings.check() {
-            self.wrong(invalid.name, format!("{}, not from {} to {}", invalid.value, invalid.least, invalid.most));
+            self.wrong(
+                invalid.name,
+                format!("{}, not from {} to {}", invalid.value, invalid.least, invalid.most),
+            );
         }
         let key = self.text("key");
         let scope = self.choice("scope", &[("workspace", Scope::Workspace), ("namespace", Scope::Namespace)]);
@@ -347,7 +348,10 @@ mod tests {
         }))
         .unwrap_err();
         let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
-        assert_eq!(fields, ["max_attempts", "key_serial", "window", "scope", "events", "rules.Sold", "colour"]);
+        assert_eq!(
+            fields,
+            ["max_attempts", "key_serial", "window", "scope", "events", "rules.Sold", "colour"]
+        );
         assert!(Plan::from_json(&json!([])).is_err() && Plan::from_text("{").is_err());
         let both = json!({"events": ["A"], "rules": {"A": {"kind": "delete", "entity": "t"}}});
         assert_eq!(Plan::from_json(&both).unwrap_err()[0].field, "events");

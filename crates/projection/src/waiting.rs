@@ -82,6 +82,11 @@ impl Waiter {
         self.0.latest()
     }
 
+    /// Waits until the watermark has grown since it was looked at last. None if the domain is gone.
+    pub async fn grown(&mut self) -> Option<u64> {
+        if self.0.changed().await { Some(self.0.latest()) } else { None }
+    }
+
     /// Waits until the watermark reaches a slot, or the deadline comes. Which watermark it is then.
     ///
     /// # Errors

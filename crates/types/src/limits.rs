@@ -40,6 +40,8 @@ pub const MAX_CHANGED_RECORD_BYTES: usize = 16 * MIB;
 pub const LAST_RECORD_ID: u64 = 1 << 53;
 /// Most workspace kinds of a namespace.
 pub const MAX_KINDS: usize = 1000;
+/// Most projections of a namespace.
+pub const MAX_PROJECTIONS: usize = 1000;
 /// Most sequences that a workspace kind can declare; two more number its events and its records.
 pub const MAX_SEQUENCES_PER_KIND: usize = 65_533;
 /// Most record types declared as singletons: their ids have 512 values.

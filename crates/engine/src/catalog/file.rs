@@ -1,10 +1,10 @@
 //! The catalog on disk: one small file that is replaced whole.
 //!
 //! ```text
-//!  0  8  magic "GAPLCAT2"              20  8  everything up to this entry is in checkpoints; 2^64 - 1 for nothing
+//!  0  8  magic "GAPLCAT3"              20  8  everything up to this entry is in checkpoints; 2^64 - 1 for nothing
 //!  8  4  CRC-32C of all behind it      28  8  log time: not earlier than that of any entry up to there
 //! 12  8  directory of the partitions   36 16  id of the cluster; 0 for none
-//!                                      52 ..  catalog: next namespace (4), entry (8), namespaces, garbage
+//!                                      52 ..  catalog: next namespace (4), entry (8), namespaces, garbage; what domains need
 //! ```
 //!
 //! Invariants
@@ -12,7 +12,7 @@
 //! - The entry that it says everything is in checkpoints up to never falls (WM-1).
 //! - Log time never goes back over a restart: entries that are read again have their times, all others are not later than this one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,13 +21,15 @@ use bytes::{Buf, TryGetError};
 use gapless_consensus::ClusterId;
 use gapless_log::io::{Io, OpenMode, read_exact_at, write_all_at};
 use gapless_partition::Schema;
-use gapless_types::{LogIndex, NamespaceId, PartitionIndex};
+use gapless_projection::Plan;
+use gapless_types::{LogIndex, Name, NamespaceId, PartitionId, PartitionIndex};
 use thiserror::Error;
 
-use super::{Catalog, Namespace};
+use super::{Catalog, Namespace, Projection};
 use crate::log_time::LogTime;
+use crate::retention::Domain;
 
-const MAGIC: &[u8; 8] = b"GAPLCAT2";
+const MAGIC: &[u8; 8] = b"GAPLCAT3";
 const NAME: &str = "catalog";
 const TEMPORARY: &str = "catalog.new";
 const PARTITIONS: &str = "partitions-";
@@ -68,6 +70,8 @@ pub(crate) struct Stored {
     pub(crate) cluster: Option<ClusterId>,
     /// Number of the directory that the partitions are in.
     pub(crate) generation: u64,
+    /// The first entry that each domain needs, where its own checkpoint does not say that it needs less.
+    pub(crate) domains: BTreeMap<Domain, LogIndex>,
 }
 
 /// The catalog in the directory of a node.
@@ -151,11 +155,30 @@ pub(crate) fn encode(stored: &Stored) -> Vec<u8> {
         namespace.schema.encode(&mut schema);
         put_count(&mut content, schema.len());
         content.extend_from_slice(&schema);
+        put_count(&mut content, namespace.projections.len());
+        for (name, projection) in &namespace.projections {
+            put_name(&mut content, name);
+            content.extend_from_slice(&projection.version.to_le_bytes());
+            content.extend_from_slice(&projection.since.get().to_le_bytes());
+        }
+        put_count(&mut content, namespace.retired.len());
+        for (name, version) in &namespace.retired {
+            put_name(&mut content, name);
+            content.extend_from_slice(&version.to_le_bytes());
+        }
     }
     put_count(&mut content, catalog.garbage.len());
     for (namespace, partitions) in &catalog.garbage {
         content.extend_from_slice(&namespace.get().to_le_bytes());
         content.extend_from_slice(&partitions.to_le_bytes());
+    }
+    put_count(&mut content, stored.domains.len());
+    for (domain, from) in &stored.domains {
+        put_name(&mut content, &domain.projection);
+        content.extend_from_slice(&domain.version.to_le_bytes());
+        content.extend_from_slice(&domain.partition.namespace.get().to_le_bytes());
+        content.extend_from_slice(&domain.partition.index.get().to_le_bytes());
+        content.extend_from_slice(&from.get().to_le_bytes());
     }
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&crc32c::crc32c(&content).to_le_bytes());
@@ -165,6 +188,11 @@ pub(crate) fn encode(stored: &Stored) -> Vec<u8> {
 
 fn put_count(bytes: &mut Vec<u8>, count: usize) {
     bytes.extend_from_slice(&u32::try_from(count).expect("limits keep it below 2^32").to_le_bytes());
+}
+
+fn put_name(bytes: &mut Vec<u8>, name: &Name) {
+    put_count(bytes, name.as_str().len());
+    bytes.extend_from_slice(name.as_str().as_bytes());
 }
 
 pub(crate) fn decode(bytes: &[u8]) -> Result<Stored, &'static str> {
@@ -206,16 +234,44 @@ fn decode_content(mut content: &[u8]) -> Result<Stored, Malformed> {
         content = rest;
         let schema = Schema::decode(schema).map_err(|_| Malformed("a definition has another form"))?;
         catalog.names.insert(schema.definition().name.clone(), id);
-        catalog.namespaces.insert(id, Namespace { id, schema: Arc::new(schema), frozen });
+        let mut namespace = Namespace { frozen, ..Namespace::new(id, Arc::new(schema)) };
+        for _ in 0..content.try_get_u32_le()? {
+            let name = take_name(&mut content)?;
+            let (version, since) = (content.try_get_u32_le()?, LogIndex::new(content.try_get_u64_le()?));
+            let text = namespace.schema.definition().projections.get(&name);
+            let plan = text.and_then(|text| Plan::from_text(text).ok());
+            let plan = Arc::new(plan.ok_or(Malformed("a projection has no plan"))?);
+            namespace.projections.insert(name, Projection { version, since, plan });
+        }
+        for _ in 0..content.try_get_u32_le()? {
+            let name = take_name(&mut content)?;
+            namespace.retired.insert(name, content.try_get_u32_le()?);
+        }
+        catalog.namespaces.insert(id, namespace);
     }
     for _ in 0..content.try_get_u32_le()? {
         let namespace = NamespaceId::new(content.try_get_u32_le()?);
         catalog.garbage.insert(namespace, content.try_get_u16_le()?);
     }
+    let mut domains = BTreeMap::new();
+    for _ in 0..content.try_get_u32_le()? {
+        let (projection, version) = (take_name(&mut content)?, content.try_get_u32_le()?);
+        let namespace = NamespaceId::new(content.try_get_u32_le()?);
+        let partition = PartitionId { namespace, index: PartitionIndex::new(content.try_get_u16_le()?) };
+        domains.insert(Domain { projection, version, partition }, LogIndex::new(content.try_get_u64_le()?));
+    }
     if content.has_remaining() {
         return Err(Malformed("it goes on behind its end"));
     }
-    Ok(Stored { catalog, covered, time, cluster, generation })
+    Ok(Stored { catalog, covered, time, cluster, generation, domains })
+}
+
+fn take_name(content: &mut &[u8]) -> Result<Name, Malformed> {
+    let length = content.try_get_u32_le()? as usize;
+    let (name, rest) = content.split_at_checked(length).ok_or(Malformed(TOO_SHORT))?;
+    *content = rest;
+    let name = std::str::from_utf8(name).ok().and_then(|name| Name::new(name).ok());
+    name.ok_or(Malformed("a name is none"))
 }
 
 fn index_of(stored: u64) -> Option<LogIndex> {

@@ -17,7 +17,7 @@ fn define(catalog: &mut Catalog, definition: &Definition) -> Change {
     let mut command = Vec::new();
     Command::encode_definition(definition, &mut command);
     let id = catalog.check(definition).unwrap();
-    catalog.define(id, &command.into())
+    catalog.define(id, &command.into(), LogIndex::new(1))
 }
 
 #[test]
@@ -36,12 +36,38 @@ fn a_namespace_that_comes_back_is_another_one() {
 }
 
 #[test]
+fn a_projection_that_comes_back_is_another_version() {
+    let mut catalog = Catalog::default();
+    let plan = |json: &str| Plan::from_text(json).unwrap().to_text();
+    let (plain, sales) = (definition("shop", 2), Name::new("sales").unwrap());
+    let with = |json: &str| plain.clone().with_projection(sales.clone(), plan(json));
+    let versions = |catalog: &Catalog| {
+        let namespace = catalog.by_name("shop").unwrap();
+        namespace.projections.get(&sales).map(|projection| projection.version)
+    };
+    define(&mut catalog, &with("{}"));
+    assert_eq!(versions(&catalog), Some(1));
+    assert!(catalog.check(&with(r#"{"window":5}"#)).is_err(), "a plan cannot change");
+    define(&mut catalog, &plain);
+    assert_eq!(versions(&catalog), None);
+    define(&mut catalog, &with(r#"{"window":5}"#));
+    assert_eq!(versions(&catalog), Some(2));
+    let wrong = plain.clone().with_projection(sales.clone(), r#"{"window":0}"#);
+    assert!(catalog.check(&wrong).unwrap_err()[0].contains("window"));
+    let other_form = plain.clone().with_projection(sales.clone(), "{}");
+    assert!(catalog.check(&other_form).unwrap_err()[0].contains("one form"));
+}
+
+#[test]
 fn a_definition_for_another_id_than_the_next_changes_nothing() {
     let mut catalog = Catalog::default();
     let mut command = Vec::new();
     Command::encode_definition(&definition("shop", 2), &mut command);
-    assert_eq!(catalog.define(NamespaceId::new(99), &command.into()), Change::Nothing);
-    assert_eq!(catalog.define(NamespaceId::new(16), &Bytes::from_static(b"nonsense")), Change::Nothing);
+    assert_eq!(catalog.define(NamespaceId::new(99), &command.into(), LogIndex::new(1)), Change::Nothing);
+    assert_eq!(
+        catalog.define(NamespaceId::new(16), &Bytes::from_static(b"nonsense"), LogIndex::new(1)),
+        Change::Nothing
+    );
     assert_eq!(catalog, Catalog::default());
 }
 
@@ -81,18 +107,25 @@ fn the_file_holds_what_was_written_and_every_flipped_bit_is_found() {
     io.create_dir("node".as_ref()).unwrap();
     assert_eq!(file.read().unwrap(), StoredCatalog::default());
     let mut catalog = Catalog::default();
-    let Change::Created(partitions) = define(&mut catalog, &definition("shop", 2)) else { panic!() };
+    let sales = Name::new("sales").unwrap();
+    let plan = Plan::from_text("{}").unwrap().to_text();
+    let shop = definition("shop", 2).with_projection(Name::new("gone").unwrap(), plan.clone());
+    let Change::Created(partitions) = define(&mut catalog, &shop) else { panic!() };
+    define(&mut catalog, &definition("shop", 2).with_projection(sales.clone(), plan));
     define(&mut catalog, &definition("other", 1));
     catalog.command(CatalogCommand::Freeze(partitions[1]));
     catalog.command(CatalogCommand::Drop(NamespaceId::new(17)));
     catalog.set_at(LogIndex::new(7));
     let time = LogTime::from_millis(11).unwrap();
     let cluster = Some(ClusterId::from_bytes(*b"the cluster's id"));
-    let stored = StoredCatalog { catalog, covered: Some(LogIndex::new(5)), time, cluster, generation: 3 };
+    let domain = Domain { projection: sales, version: 1, partition: partitions[0] };
+    let domains = BTreeMap::from([(domain, LogIndex::new(6))]);
+    let covered = Some(LogIndex::new(5));
+    let stored = StoredCatalog { catalog, covered, time, cluster, generation: 3, domains };
     file.write(&stored).unwrap();
     assert_eq!(file.read().unwrap(), stored);
     let bytes = encode_catalog(&stored);
-    assert_eq!(&bytes[..8], b"GAPLCAT2");
+    assert_eq!(&bytes[..8], b"GAPLCAT3");
     assert_eq!(bytes[12..36], [3, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(&bytes[36..52], b"the cluster's id");
     assert_eq!(bytes[52..64], [18, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);

@@ -102,14 +102,18 @@ pub(crate) fn definition() -> impl Strategy<Value = Definition> {
     let rule = (any::<u64>(), any::<u64>(), prop_oneof![Just(AtCap::Refuse), Just(AtCap::ForgetOldest)]);
     let kinds = btree_map(name(), btree_map(name(), any::<u64>(), 0..3), 0..3);
     let records = btree_map(name(), any::<bool>().prop_map(|singleton| RecordRule { singleton }), 0..3);
-    (name(), 1..=u16::MAX, trust, rule, kinds, records).prop_map(
-        |(name, partitions, trust_level, (window_ms, max_keys, at_cap), kinds, records)| Definition {
-            name,
-            partitions: NonZeroU16::new(partitions).unwrap(),
-            trust_level,
-            idempotency: IdempotencyRule { window_ms, max_keys, at_cap },
-            kinds,
-            records,
+    let projections = btree_map(name(), "[ -~]{0,20}".prop_map(Box::from), 0..3);
+    (name(), 1..=u16::MAX, trust, rule, kinds, records, projections).prop_map(
+        |(name, partitions, trust_level, (window_ms, max_keys, at_cap), kinds, records, projections)| {
+            Definition {
+                name,
+                partitions: NonZeroU16::new(partitions).unwrap(),
+                trust_level,
+                idempotency: IdempotencyRule { window_ms, max_keys, at_cap },
+                kinds,
+                records,
+                projections,
+            }
         },
     )
 }

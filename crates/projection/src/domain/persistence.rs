@@ -46,6 +46,60 @@ pub struct Image {
     pub next: LogIndex,
 }
 
+/// A domain's directory that is being made of the rows of an image. Of one that was broken off nothing is used: it is made anew, in
+/// another directory.
+#[derive(Debug)]
+pub struct Installing {
+    target: Rows,
+    header: Option<Header>,
+}
+
+impl Installing {
+    /// Begins, in a directory where nothing is.
+    ///
+    /// # Errors
+    /// If the store cannot be made.
+    pub fn begin(
+        io: Arc<dyn Io>,
+        directory: impl Into<PathBuf>,
+        options: Options,
+        budget: &Budget,
+    ) -> Result<Self, InstallError> {
+        let (store, _) = Store::open(io, directory, options, budget)?;
+        Ok(Self { target: Rows::new(store), header: None })
+    }
+
+    /// The next row, in the order the image gave them.
+    ///
+    /// # Errors
+    /// If it is none of a domain, or the store cannot be written.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), InstallError> {
+        if *key == *HEADER {
+            self.header = Some(Header::decode(value).map_err(Fault::from)?);
+        }
+        self.target.put(key, value)?;
+        if self.target.store.wants_checkpoint() {
+            // At nothing: it counts from the last checkpoint on.
+            self.target.apply()?;
+            self.target.store.checkpoint(Offset::ZERO, Synced::by_a_sync_up_to(Offset::ZERO))?;
+            self.target.store.maintain(MAINTAIN_BYTES)?;
+        }
+        Ok(())
+    }
+
+    /// That was the last one.
+    ///
+    /// # Errors
+    /// If the image had no header, or the store cannot be written.
+    pub fn finish(mut self) -> Result<(), InstallError> {
+        self.target.apply()?;
+        let header = self.header.ok_or(Fault::Malformed("an image without a header"))?;
+        let entries = Offset::new(header.whole_entries());
+        self.target.store.checkpoint(entries, Synced::by_a_sync_up_to(entries))?;
+        Ok(())
+    }
+}
+
 impl Domain {
     /// Opens a domain: a new one, or one as of its last checkpoint. Inputs from [`next_entry`](Self::next_entry) on come again.
     ///
@@ -140,8 +194,7 @@ impl Domain {
         Ok(Image { rows: self.rows.store.snapshot(), next: self.next_entry() })
     }
 
-    /// Makes a domain's directory of the rows of an image, in the order the image gave them. Of one that was broken off nothing is
-    /// used: it is made anew, in another directory.
+    /// Makes a domain's directory of the rows of an image, in the order the image gave them.
     ///
     /// # Errors
     /// If a row is none of a domain, or the store cannot be written.
@@ -152,26 +205,11 @@ impl Domain {
         options: Options,
         budget: &Budget,
     ) -> Result<(), InstallError> {
-        let (store, _) = Store::open(io, directory, options, budget)?;
-        let mut target = Rows::new(store);
-        let mut header = None;
+        let mut installing = Installing::begin(io, directory, options, budget)?;
         for (key, value) in rows {
-            if *key == *HEADER {
-                header = Some(Header::decode(&value).map_err(Fault::from)?);
-            }
-            target.put(&key, &value)?;
-            if target.store.wants_checkpoint() {
-                // At nothing: it counts from the last checkpoint on.
-                target.apply()?;
-                target.store.checkpoint(Offset::ZERO, Synced::by_a_sync_up_to(Offset::ZERO))?;
-                target.store.maintain(MAINTAIN_BYTES)?;
-            }
+            installing.put(&key, &value)?;
         }
-        target.apply()?;
-        let header = header.ok_or(Fault::Malformed("an image without a header"))?;
-        let entries = Offset::new(header.whole_entries());
-        target.store.checkpoint(entries, Synced::by_a_sync_up_to(entries))?;
-        Ok(())
+        installing.finish()
     }
 
     /// Brings the rows of open slots and the header up to now.
