@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use gapless_engine::retention::Domain;
 use gapless_engine::types::limits::MAX_PAGE_SIZE;
 use gapless_engine::types::{ClientId, LogIndex, PartitionId, PartitionOffset};
-use gapless_engine::{BarrierError, Domain, ProjectionError, Target};
+use gapless_engine::{BarrierError, ProjectionError, Target};
 
 use crate::admin::AdminCalls;
 use crate::check::Check;
@@ -73,7 +74,7 @@ impl AdminCalls {
             Ok(_) => Ok(None),
             Err(ProjectionError::DeadlineExceeded) => {
                 let watermark =
-                    self.engine.watermark(&slot.domain).map_or(0, |watermark| *watermark.borrow());
+                    self.engine.watermark(&slot.domain).map_or(0, |mut waiter| waiter.watermark());
                 let projection = slot.domain.projection.to_string();
                 Ok(Some(v1::Blocked {
                     namespace: slot.namespace.clone(),

@@ -6,16 +6,19 @@ mod content;
 mod describing;
 pub mod messages;
 mod reading;
+mod values;
 mod work;
 
 use std::time::Duration;
 
 use gapless_engine::projection::limits::{MAX_ERROR_BYTES, MAX_GRANTS, MAX_WORKER_BYTES};
 use gapless_engine::projection::{Answer, Command, Done, Held, Scope};
+use gapless_engine::retention::Domain;
 use gapless_engine::types::{PartitionIndex, WorkspaceId};
-use gapless_engine::{Domain, Engine, LeaseRequest, ProjectionError};
+use gapless_engine::{Engine, LeaseRequest, ProjectionError};
 
 use self::content::Part;
+pub use self::work::WorkLimits;
 use crate::admin::AdminCalls;
 use crate::check::Check;
 use crate::problem::{Problem, ProblemKind};
@@ -230,13 +233,13 @@ impl ProjectionCalls {
         let partition = partition.ok_or_else(|| Problem::no_namespace(namespace))?;
         let (index, workspace) = match report.plan.scope {
             Scope::Workspace => (partition.index, workspace),
-            Scope::Namespace => (PartitionIndex::new(0), NAMESPACE_ROWS),
+            Scope::Namespace => (PartitionIndex::new(0), WorkspaceId::NAMESPACE),
         };
         Ok((self.place_at(namespace, projection, index)?.domain, workspace))
     }
 
     fn watermark(&self, domain: &Domain) -> u64 {
-        self.engine.watermark(domain).map_or(0, |watermark| *watermark.borrow())
+        self.engine.watermark(domain).map_or(0, |mut waiter| waiter.watermark())
     }
 
     /// The engine does not repeat names; whoever asked has them.
@@ -302,9 +305,6 @@ pub(crate) struct Place {
     projection: String,
     pub(crate) domain: Domain,
 }
-
-/// Under which workspace rows are kept that belong to a namespace.
-const NAMESPACE_ROWS: WorkspaceId = WorkspaceId::new(0);
 
 fn names(namespace: &str, projection: &str, check: &mut Check) {
     check.name("namespace", namespace);

@@ -9,6 +9,7 @@ use futures_util::stream::{BoxStream, StreamExt};
 use gapless_api::trace::{TRACEPARENT, TraceContext};
 use gapless_api::v1::admin_client::AdminClient;
 use gapless_api::v1::ledger_client::LedgerClient;
+use gapless_api::v1::projections_client::ProjectionsClient;
 use gapless_api::{Problem, v1};
 use thiserror::Error;
 use tonic::transport::Channel;
@@ -111,6 +112,10 @@ impl Client {
         AdminClient::new(self.connections.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
+    pub(crate) fn projections(&self) -> ProjectionsClient<Channel> {
+        ProjectionsClient::new(self.connections.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
     /// The problem behind a status; somebody else is asked next.
     pub(crate) fn turn(&self, status: &Status) -> Problem {
         let problem = Problem::from(status);
@@ -139,7 +144,7 @@ impl Client {
     }
 
     /// A call with many answers: its beginning is tried again, and what breaks off later is told.
-    async fn stream<T, U, F>(
+    pub(crate) async fn stream<T, U, F>(
         &self,
         request: T,
         ask: impl Fn(Self, Request<T>) -> F,
@@ -259,7 +264,7 @@ impl Ledger for Client {
 }
 
 /// What answers contain.
-fn whole<T: Send + 'static, U: 'static>(
+pub(crate) fn whole<T: Send + 'static, U: 'static>(
     answers: Streaming<T>,
     content: impl Fn(T) -> Option<U> + Send + 'static,
 ) -> Stream<U> {

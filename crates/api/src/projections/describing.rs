@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gapless_engine::projection::{Blocking, Health, Stage, View, Vitals};
+use gapless_engine::projection::{Blocking, Health, Stage, Status, View, Vitals};
 use gapless_engine::types::{LogIndex, PartitionOffset};
 use gapless_engine::{DomainReport, DomainState, Freshness, ProjectionReport};
 
@@ -155,15 +155,18 @@ fn index(report: &DomainReport) -> u32 {
     u32::from(report.domain.partition.index.get())
 }
 
-fn health(report: &DomainReport) -> Health {
-    Vitals::of(&report.counters, &report.status).health()
+/// None while it is not open.
+fn health(report: &DomainReport) -> Option<Health> {
+    report.status.as_ref().map(|status| Vitals::of(&report.counters, status).health())
 }
 
 fn projection(report: &ProjectionReport) -> v1::Projection {
     let domains = &report.domains;
+    let open = || domains.iter().filter_map(|domain| domain.status.as_ref());
     let mut alerts: Vec<String> = domains
         .iter()
-        .flat_map(|domain| health(domain).alerts)
+        .filter_map(health)
+        .flat_map(|health| health.alerts)
         .map(|alert| alert.code().to_owned())
         .collect();
     alerts.sort();
@@ -175,11 +178,10 @@ fn projection(report: &ProjectionReport) -> v1::Projection {
         definition: projection_toml(&report.plan.to_json()),
         computed_by_rules: !report.plan.rules.is_empty(),
         domains: u32::try_from(domains.len()).unwrap_or(u32::MAX),
-        lag: domains.iter().map(|domain| domain.status.lag()).sum(),
-        lag_ms: domains.iter().map(|domain| domain.status.lag_ms()).max().unwrap_or(0),
+        lag: open().map(Status::lag).sum(),
+        lag_ms: open().map(Status::lag_ms).max().unwrap_or(0),
         dead_letters: domains.iter().map(|domain| domain.counters.dead_letters).sum(),
-        halted: u32::try_from(domains.iter().filter(|domain| domain.status.is_halted).count())
-            .unwrap_or(u32::MAX),
+        halted: u32::try_from(open().filter(|status| status.is_halted).count()).unwrap_or(u32::MAX),
         alerts,
     }
 }
@@ -194,7 +196,10 @@ fn domain(report: &DomainReport) -> v1::ProjectionDomain {
         DomainState::Quarantined(reason) => (State::Quarantined, &**reason),
         DomainState::Closed => (State::Closed, ""),
     };
-    let (status, counters, health) = (&report.status, &report.counters, health(report));
+    let (counters, health) = (&report.counters, health(report));
+    // One that is not open is nowhere.
+    let nowhere = Status { watermark: 0, tail: 0, clock: 0, is_halted: false, blocking: None };
+    let status = report.status.as_ref().unwrap_or(&nowhere);
     v1::ProjectionDomain {
         partition: index(report),
         state: state.into(),
@@ -207,13 +212,18 @@ fn domain(report: &DomainReport) -> v1::ProjectionDomain {
         halted: status.is_halted,
         blocking: status.blocking.as_ref().map(blocking),
         counters: counters.each().map(|(name, count)| (name.to_owned(), count)).collect(),
-        efficiency: health.efficiency,
+        efficiency: health.as_ref().map_or(1.0, |health| health.efficiency),
         mean_wait_ms: counters.mean_wait_ms(),
         utilization: counters.utilization(),
-        consumed_offset: report.consumed.map_or(0, PartitionOffset::get),
+        queued_entries: report.queued as u64,
+        reopenings: report.reopenings,
         through_log_index: report.through.map(LogIndex::get),
-        performs_well: health.performs_well,
-        alerts: health.alerts.iter().map(|alert| alert.code().to_owned()).collect(),
+        performs_well: health.as_ref().is_some_and(|health| health.performs_well),
+        alerts: health
+            .iter()
+            .flat_map(|health| &health.alerts)
+            .map(|alert| alert.code().to_owned())
+            .collect(),
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use gapless_engine::projection::limits::{MAX_ID_BYTES, MAX_NAME_BYTES};
-use gapless_engine::projection::{Effect, View};
+use gapless_engine::projection::{Effect, View, Waiter};
+use gapless_engine::retention::Domain;
 use gapless_engine::types::WorkspaceId;
-use gapless_engine::{Consistency, Domain, Freshness};
+use gapless_engine::{Consistency, Freshness};
 use prost::Message;
-use tokio::sync::watch;
 
 use super::{ProjectionCalls, messages, names};
 use crate::check::Check;
@@ -163,7 +163,7 @@ fn rows(
 struct Following {
     calls: ProjectionCalls,
     domain: Domain,
-    watermark: watch::Receiver<u64>,
+    watermark: Waiter,
     /// The last slot that was read.
     after: u64,
     read: VecDeque<v1::Effect>,
@@ -177,7 +177,7 @@ impl Following {
                 return Ok(Some(effect));
             }
             let after = self.after;
-            if self.watermark.wait_for(|watermark| *watermark > after).await.is_err() {
+            if self.watermark.reached(after + 1, std::future::pending()).await.is_err() {
                 return Ok(None);
             }
             let view =

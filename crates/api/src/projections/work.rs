@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, FuturesUnordered, Stream, StreamExt};
-use gapless_engine::projection::{Answer, Command, Done, Held, Refusal};
+use gapless_engine::projection::{Answer, Command, Done, Held, Refusal, Waiter};
 use gapless_engine::types::PartitionIndex;
 use gapless_engine::{LeaseRequest, Leased, ProjectionError};
 use tokio::sync::{mpsc, watch};
@@ -86,7 +86,7 @@ impl ProjectionCalls {
 }
 
 type Responses = mpsc::Sender<Result<v1::WorkResponse, Problem>>;
-type Watermark = (PartitionIndex, Option<watch::Receiver<u64>>);
+type Watermark = (PartitionIndex, Option<(u64, Waiter)>);
 
 /// A slot of a partition.
 type Slot = (u32, u64);
@@ -312,17 +312,12 @@ impl Working {
     }
 
     /// The watermark of a partition has grown. Whoever still holds what it has passed holds it in vain.
-    async fn pass(
-        &mut self,
-        partition: PartitionIndex,
-        receiver: Option<watch::Receiver<u64>>,
-    ) -> Result<(), Gone> {
-        let Some(mut receiver) = receiver else {
+    async fn pass(&mut self, partition: PartitionIndex, reached: Option<(u64, Waiter)>) -> Result<(), Gone> {
+        let Some((watermark, waiter)) = reached else {
             self.watched.remove(&partition);
             return Ok(());
         };
-        let watermark = *receiver.borrow_and_update();
-        self.watermarks.push(Box::pin(changed(partition, receiver)));
+        self.watermarks.push(Box::pin(reached_next(partition, watermark, waiter)));
         let index = u32::from(partition.get());
         let passed = self.out.range((index, 0)..=(index, watermark));
         let passed: Vec<(Slot, u64)> = passed
@@ -360,10 +355,7 @@ impl Working {
             .ok()
             .and_then(|place| self.calls.engine.watermark(&place.domain).ok());
         match watermark {
-            Some(mut receiver) => {
-                receiver.mark_changed();
-                self.watermarks.push(Box::pin(changed(partition, receiver)));
-            }
+            Some(waiter) => self.watermarks.push(Box::pin(reached_next(partition, 0, waiter))),
             None => {
                 self.watched.remove(&partition);
             }
@@ -391,9 +383,10 @@ async fn leased(
     }
 }
 
-async fn changed(partition: PartitionIndex, mut receiver: watch::Receiver<u64>) -> Watermark {
-    let is_open = receiver.changed().await.is_ok();
-    (partition, is_open.then_some(receiver))
+/// The watermark of a partition, once it is beyond what was seen.
+async fn reached_next(partition: PartitionIndex, seen: u64, mut waiter: Waiter) -> Watermark {
+    let reached = waiter.reached(seen.saturating_add(1), std::future::pending()).await;
+    (partition, reached.ok().map(|watermark| (watermark, waiter)))
 }
 
 fn slot_of(leased: &Leased) -> Slot {
