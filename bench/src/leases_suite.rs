@@ -1,13 +1,18 @@
-//! The benchmarks of one domain: what a slot costs, what correcting a where-clause costs, what a full window holds in memory.
+//! The benchmarks of one domain: what a slot costs, what correcting a where-clause costs, what a full window holds in memory; and of
+//! workers of an engine: how they scale.
 
 use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use comfy_table::Table;
 
 use crate::bars::{Bar, Limit, Unit};
 use crate::cli::SuiteArguments;
+use crate::leases_engine::Workplace;
 use crate::leases_work::Worker;
 use crate::machine::Machine;
 use crate::memory::resident_bytes;
@@ -21,6 +26,12 @@ const TABLE_ROWS: usize = 20_000;
 /// Domains whose memory is measured together: one alone is lost among the pages of the process.
 const DOMAINS: u64 = 64;
 const WINDOW: u64 = 1024;
+/// How long workers of the engine work on a slot.
+const WORK: Duration = Duration::from_millis(10);
+/// Share of linear growth that the design asks for.
+const SCALE_BAR: f64 = 0.9;
+/// What the design asks of a slot in a batch of 64 with its ways through the log, in microseconds.
+const SERVED_BAR_US: f64 = 20.0;
 
 #[derive(Debug, Args)]
 pub(crate) struct LeasesArguments {
@@ -52,6 +63,8 @@ pub(crate) fn run(arguments: &LeasesArguments) -> Result<()> {
         }
     }
 
+    let workers = measure_workers(&directory, if arguments.suite.quick { 3 } else { 7 }, &mut bars)?;
+
     let mut corrections =
         table(["rows touched", "drained in us", "the where-clause over the table in us", "ratio"]);
     for touched in [0, 10, 100, 1000, 10_000] {
@@ -76,6 +89,12 @@ pub(crate) fn run(arguments: &LeasesArguments) -> Result<()> {
     let mut output = io::stdout().lock();
     writeln!(output, "{}", Machine::of(&directory)?.line())?;
     writeln!(output, "{}", right_aligned(commands, [0, 1, 2]))?;
+    writeln!(
+        output,
+        "Workers of an engine with {} ms of work on each slot, and batches of 64 without:",
+        WORK.as_millis()
+    )?;
+    writeln!(output, "{}", right_aligned(workers, [0, 1, 2]))?;
     writeln!(output, "A where-clause over {TABLE_ROWS} rows, corrected when it is drained:")?;
     writeln!(output, "{}", right_aligned(corrections, [0, 1, 2, 3]))?;
     writeln!(
@@ -84,6 +103,43 @@ pub(crate) fn run(arguments: &LeasesArguments) -> Result<()> {
     )?;
     writeln!(output, "{}", bars_table(&bars))?;
     Ok(())
+}
+
+/// How workers scale, and what a slot costs with its ways through the log.
+fn measure_workers(directory: &Path, rounds: usize, bars: &mut Vec<Bar>) -> Result<Table> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut shown = table(["workers", "slots per second", "of linear"]);
+    let mut rates: Vec<(u64, Vec<f64>)> = vec![(1, Vec::new()), (8, Vec::new()), (64, Vec::new())];
+    let mut served = Vec::new();
+    for _ in 0..rounds {
+        let home = tempfile::tempdir_in(directory)?;
+        runtime.block_on(async {
+            let place = Workplace::open(home.path()).await?;
+            for (workers, rates) in &mut rates {
+                rates.push(place.per_second(*workers, 100, WORK).await?);
+            }
+            served.push(place.microseconds_per_slot(64, 12_800).await?);
+            place.close().await;
+            anyhow::Ok(())
+        })?;
+    }
+    let one = rates[0].1.clone();
+    for (workers, rates) in rates {
+        let share = rates.iter().zip(&one).map(|(rate, one)| rate / one / workers as f64);
+        let share = Spread::of(share);
+        shown.add_row([
+            workers.to_string(),
+            format!("{:.0}", Spread::of(rates).median),
+            show(Unit::Ratio, share),
+        ]);
+        if workers > 1 {
+            let subject = format!("{workers} workers with 10 ms of work, of {workers} times one");
+            bars.push(Bar::new(subject, Unit::Ratio, Limit::AtLeast(SCALE_BAR), share));
+        }
+    }
+    let subject = "a slot without work in a batch of 64, through the log";
+    bars.push(Bar::new(subject, Unit::Microseconds, Limit::AtMost(SERVED_BAR_US), Spread::of(served)));
+    Ok(shown)
 }
 
 fn microseconds_per_slot(batch: u32, slots: u64) -> Result<f64> {

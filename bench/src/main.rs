@@ -18,6 +18,7 @@ mod first_number;
 mod flat_storage;
 mod instructions;
 mod large_log;
+mod leases_engine;
 mod leases_suite;
 mod leases_work;
 #[path = "../../crates/sequencer/examples/invoices/log_storage.rs"]

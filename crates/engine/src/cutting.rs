@@ -91,7 +91,12 @@ impl Cutting {
             true => 0,
             false => self.housekeeping.keep_entries,
         };
-        let covered = node.durable.borrow().covered;
+        let (covered, domains) = {
+            let durable = node.durable.borrow();
+            (durable.covered, node.projections.first_of_the_sound(&durable.domains))
+        };
+        // A domain that does well never drops out: it needs a little more than the partitions for a moment.
+        let covered = covered.min(domains.map_or(covered, LogIndex::previous));
         let end = covered.map_or(0, |covered| covered.get().saturating_add(1).saturating_sub(keep));
         // Cutting costs a snapshot, so it is done in large pieces.
         let is_due = end >= first.get().saturating_add(keep.max(1));

@@ -28,6 +28,16 @@ pub enum Fault {
     Event,
 }
 
+impl Fault {
+    /// Whether opening it again does not help: what is stored is not what was written, or cannot be.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Read(ReadError::Damaged(_)) | Self::Batch(_) | Self::Malformed(_) | Self::Event => true,
+            Self::Read(ReadError::Disk(_)) | Self::Apply(_) => false,
+        }
+    }
+}
+
 impl From<Malformed> for Fault {
     fn from(Malformed(what): Malformed) -> Self {
         Self::Malformed(what)
@@ -46,6 +56,19 @@ pub enum OpenError {
     /// What it holds could not be used.
     #[error(transparent)]
     Fault(#[from] Fault),
+}
+
+impl OpenError {
+    /// Whether trying again does not help.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Setting(_) => true,
+            Self::Store(error) => {
+                matches!(error, StoreOpenError::Damaged(_) | StoreOpenError::UnknownVersion { .. })
+            }
+            Self::Fault(fault) => fault.is_damage(),
+        }
+    }
 }
 
 /// Why a checkpoint was not made. The one before it stays valid.

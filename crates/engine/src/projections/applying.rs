@@ -237,8 +237,8 @@ pub(super) fn relieve(node: &Node, domain: &mut Domain) -> Result<(), End> {
 
 /// How a domain ends that has stopped with this.
 pub(super) fn end_of(fault: &Fault) -> End {
-    match fault {
-        Fault::Malformed(_) | Fault::Batch(_) | Fault::Event => End::Quarantined(fault.to_string()),
-        Fault::Read(_) | Fault::Apply(_) => End::Failed(fault.to_string()),
+    match fault.is_damage() {
+        true => End::Quarantined(fault.to_string()),
+        false => End::Failed(fault.to_string()),
     }
 }

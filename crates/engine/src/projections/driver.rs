@@ -166,7 +166,10 @@ fn open(node: &Node, slot: &DomainSlot) -> Result<(), End> {
         options.store.clone(),
         &options.budget,
     );
-    let mut domain = opened.map_err(|error| End::Failed(with_causes(&error)))?;
+    let mut domain = opened.map_err(|error| match error.is_damage() {
+        true => End::Quarantined(with_causes(&error)),
+        false => End::Failed(with_causes(&error)),
+    })?;
     let begun = domain.next_entry() > slot.since;
     if begun {
         // What the catalog on disk says that it does not need, it has passed.

@@ -10,7 +10,7 @@ use gapless_projection::{Counters, Plan, Status, View, WaitError, Waiter};
 use gapless_types::{LogIndex, Name, PartitionIndex, PartitionOffset};
 
 use super::error::ProjectionError;
-use super::slot::{DomainSlot, DomainState};
+use super::slot::{DomainSlot, DomainState, Seen};
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::reads::wait_for_offset;
@@ -37,7 +37,7 @@ pub struct DomainReport {
     pub domain: Domain,
     /// How it does.
     pub state: DomainState,
-    /// Where it stands, as it was when it was open last.
+    /// Where it stands; none before it was opened.
     pub status: Option<Status>,
     /// What happened in it so far.
     pub counters: Counters,
@@ -111,10 +111,7 @@ impl Engine {
     }
 
     fn report_domain(&self, slot: &Arc<DomainSlot>) -> DomainReport {
-        let (status, counters) = match &*slot.domain() {
-            Some(domain) => (Some(domain.status()), *domain.counters()),
-            None => (None, Counters::default()),
-        };
+        let Seen { status, counters } = slot.seen();
         DomainReport {
             domain: slot.id.clone(),
             state: slot.state.borrow().clone(),

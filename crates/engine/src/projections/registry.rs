@@ -107,6 +107,17 @@ impl Projections {
         self.read().by_id.iter().map(need).collect()
     }
 
+    /// The first entry that a domain needs which does well, of what the catalog on disk says.
+    pub(crate) fn first_of_the_sound(&self, needs: &BTreeMap<Domain, LogIndex>) -> Option<LogIndex> {
+        let slots = self.read();
+        let is_sound = |domain: &Domain| {
+            slots.by_id.get(domain).is_some_and(|slot| {
+                !matches!(&*slot.state.borrow(), DomainState::Failed(_) | DomainState::Quarantined(_))
+            })
+        };
+        needs.iter().filter(|(domain, _)| is_sound(domain)).map(|(_, from)| *from).min()
+    }
+
     /// Whether domains of a namespace that was dropped are still open.
     pub(crate) fn are_closing_down(&self, namespace: NamespaceId) -> bool {
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gapless_projection::{Image, Plan, Progress, Sight};
+use gapless_projection::{Counters, Image, Plan, Progress, Sight, Status};
 use gapless_types::{LogIndex, PartitionId};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
@@ -79,6 +79,8 @@ pub(crate) struct DomainSlot {
     domain: Mutex<Option<gapless_projection::Domain>>,
     pub(crate) state: watch::Sender<DomainState>,
     pub(crate) sight: watch::Sender<Option<Sight>>,
+    /// How it stood when that was told last.
+    seen: Mutex<Seen>,
     pub(crate) progress: Progress,
     pub(crate) closing: watch::Sender<bool>,
     pub(crate) working: Working,
@@ -89,6 +91,14 @@ pub(crate) struct DomainSlot {
     readers: Arc<Semaphore>,
 }
 
+/// What is told of a domain.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    /// None before it was opened.
+    pub(crate) status: Option<Status>,
+    pub(crate) counters: Counters,
+}
+
 #[derive(Debug, Default)]
 struct Queue {
     feeds: VecDeque<Feed>,
@@ -97,7 +107,7 @@ struct Queue {
     detached: Option<LogIndex>,
     images: VecDeque<ImageRequest>,
     wants_checkpoint: bool,
-    /// A checkpoint has everything before this entry.
+    /// A checkpoint has everything before this entry that is for the domain.
     checkpointed: Option<LogIndex>,
     /// Something was taken out and may not be in the checkpoint.
     is_dirty: bool,
@@ -133,6 +143,7 @@ impl DomainSlot {
             domain: Mutex::default(),
             state: watch::Sender::new(DomainState::Opening),
             sight: watch::Sender::new(None),
+            seen: Mutex::default(),
             progress: Progress::new(0),
             closing: watch::Sender::new(false),
             working: Working::default(),
@@ -218,13 +229,13 @@ impl DomainSlot {
 
     /// The first entry that it needs, where everything up to `dispatched` has reached its queue.
     pub(crate) fn needed_from(&self, dispatched: Option<LogIndex>) -> LogIndex {
-        let queue = self.queue();
-        let checkpointed = queue.checkpointed.unwrap_or(self.floor).max(self.floor);
+        let mut queue = self.queue();
         let is_idle = queue.feeds.is_empty() && queue.detached.is_none() && !queue.is_dirty;
-        match dispatched.and_then(LogIndex::next) {
-            Some(next) if is_idle => checkpointed.max(next),
-            _ => checkpointed,
+        if is_idle {
+            // Kept: what it has said that it does not need, it never needs again.
+            queue.checkpointed = queue.checkpointed.max(dispatched.and_then(LogIndex::next));
         }
+        queue.checkpointed.unwrap_or(self.floor).max(self.floor)
     }
 
     /// Forgets what is queued: from this entry on everything is read from the replicated log.
@@ -319,11 +330,18 @@ impl DomainSlot {
     /// Tells everybody how far the domain is.
     pub(crate) fn publish(&self, domain: &gapless_projection::Domain) {
         let sight = domain.sight();
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) =
+            Seen { status: Some(domain.status()), counters: *domain.counters() };
         self.sight.send_if_modified(|before| before.replace(sight) != Some(sight));
         self.progress.advance(sight.watermark);
         if sight.grantable > 0 {
             self.work.send_replace(());
         }
+    }
+
+    /// How it stood when that was told last: nobody waits for the domain to know it.
+    pub(crate) fn seen(&self) -> Seen {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn count_reopening(&self) {

@@ -9,7 +9,9 @@ mod domains;
 mod following;
 mod harness;
 mod identity;
+mod lease_storm;
 mod membership;
+mod projections;
 mod storm;
 mod time;
 
