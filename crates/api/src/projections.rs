@@ -26,6 +26,8 @@ use crate::v1;
 
 /// For how long a lease is renewed if nothing was said.
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
+/// How long one lease waits before it is asked for again: whatever has changed meanwhile, it is looked at anew.
+const WAIT: Duration = Duration::from_secs(1);
 /// The answer is on its way before the caller's deadline.
 const MARGIN: Duration = Duration::from_millis(50);
 
@@ -56,11 +58,24 @@ impl ProjectionCalls {
         let max = grants("max", request.max, &mut check);
         let partition = request.partition.map(|index| check.partition("partition", index));
         check.end()?;
+        let started = tokio::time::Instant::now();
         let wait = Duration::from_millis(request.wait_ms).min(patience.saturating_sub(MARGIN));
-        let asked =
-            LeaseRequest { worker: &request.worker, max, ttl: duration(request.ttl_ms), wait, partition };
-        let leased = self.engine.lease(&request.namespace, &request.projection, asked).await;
-        let leased = leased.map_err(|error| self.named(error, &request.namespace, &request.projection))?;
+        let leased = loop {
+            let left = wait.saturating_sub(started.elapsed());
+            let asked = LeaseRequest {
+                worker: &request.worker,
+                max,
+                ttl: duration(request.ttl_ms),
+                wait: left.min(WAIT),
+                partition,
+            };
+            let leased = self.engine.lease(&request.namespace, &request.projection, asked).await;
+            let leased =
+                leased.map_err(|error| self.named(error, &request.namespace, &request.projection))?;
+            if !leased.is_empty() || left <= WAIT {
+                break leased;
+            }
+        };
         let slots = leased.iter().map(|leased| messages::granted(leased, self.watermark(&leased.domain)));
         Ok(v1::LeaseResponse { slots: slots.collect() })
     }

@@ -58,6 +58,11 @@ pub(crate) fn parts(content: Option<&v1::CommitContent>) -> Result<Vec<Part>, Pr
     let most = if content.part.is_some() { MAX_PART_BYTES } else { MAX_PART_BYTES * count(MAX_PARTS) };
     if bytes.len() > most {
         check.add("content", format_args!("{} bytes; the most are {most}", bytes.len()));
+    } else if content.part.is_none() && bytes.len() > MAX_PART_BYTES {
+        // Parts are kept as they come: what cannot be taken in the end is better not begun.
+        if let Err(malformed) = Payload::decode(&bytes) {
+            check.add("content", malformed.0);
+        }
     }
     check.end()?;
     Ok(match &content.part {

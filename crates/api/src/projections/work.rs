@@ -27,7 +27,7 @@ use gapless_engine::{LeaseRequest, Leased, ProjectionError};
 use tokio::sync::{mpsc, watch};
 
 use self::orders::{Order, Orders};
-use super::{ProjectionCalls, grants, messages, names, worker};
+use super::{ProjectionCalls, WAIT, grants, messages, names, worker};
 use crate::check::Check;
 use crate::problem::Problem;
 use crate::v1;
@@ -37,8 +37,6 @@ use crate::write_stream::InFlight;
 
 /// Responses that wait for the worker.
 const RESPONSES: usize = 256;
-/// How long one lease waits for work before it is asked for again.
-const WAIT: Duration = Duration::from_secs(5);
 /// How long is waited before work is asked for again, if the node could not say.
 const SOON: Duration = Duration::from_millis(100);
 /// How long what was granted and never sent is tried to be given back.

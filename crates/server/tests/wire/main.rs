@@ -15,3 +15,4 @@ mod races;
 mod streams;
 mod support;
 mod work;
+mod worker;

@@ -282,9 +282,13 @@ async fn every_refusal_that_a_worker_can_meet_is_told_by_its_name() {
     assert_eq!(renewed(&mut projections, &three, 0).await, Err(Code::RenewalLimit));
     let long =
         v1::CommitContent { result: Some(format!("\"{}\"", "x".repeat(1 << 20))), ..Default::default() };
-    assert_eq!(committed(&mut projections, commit("work", &three, long)).await, Err(Code::InvalidPayload));
-    let part = v1::CommitPart { number: 2, is_last: true, ..Default::default() };
-    let gap = v1::CommitContent { part: Some(part), ..change(3) };
+    let status = projections.commit(commit("work", &three, long)).await.unwrap_err();
+    assert_eq!(violations(&status), ["content"]);
+    let part = |number| v1::CommitPart { number, is_last: true, total_rows: Some(2), total_reads: Some(0) };
+    let wrong = v1::CommitContent { part: Some(part(1)), ..change(3) };
+    assert_eq!(committed(&mut projections, commit("work", &three, wrong)).await, Err(Code::InvalidPayload));
+    let gap = v1::CommitPart { total_rows: None, total_reads: None, ..part(2) };
+    let gap = v1::CommitContent { part: Some(gap), ..change(3) };
     assert_eq!(committed(&mut projections, commit("work", &three, gap)).await, Err(Code::InvalidPart));
     assert_eq!(released(&mut projections, &three).await, None);
     assert_eq!(
