@@ -8,6 +8,7 @@ use std::time::Duration;
 use gapless_partition::Direction;
 use gapless_projection::{Counters, Plan, Status, View, WaitError, Waiter};
 use gapless_types::{LogIndex, Name, PartitionIndex, PartitionOffset};
+use tokio::sync::watch;
 
 use super::error::ProjectionError;
 use super::slot::{DomainSlot, DomainState, Seen};
@@ -133,9 +134,24 @@ impl Engine {
         freshness: Freshness,
         patience: Duration,
     ) -> Result<View, ProjectionError> {
-        let slot = self.node().projections.slot(domain).ok_or(ProjectionError::Unknown)?;
-        let view = self.view_of_domain(&slot, freshness);
+        let mut slot = self.node().projections.slot(domain).ok_or(ProjectionError::Unknown)?;
+        let view = async {
+            loop {
+                match self.view_of_domain(&slot, freshness).await {
+                    Err(ProjectionError::Closing) => {
+                        slot = self.moved_domain(&slot).await.ok_or(ProjectionError::Closing)?;
+                    }
+                    other => return other,
+                }
+            }
+        };
         tokio::time::timeout(patience, view).await.unwrap_or(Err(ProjectionError::DeadlineExceeded))
+    }
+
+    /// The place that a domain has now, if it is another one: a snapshot was installed. One that is being installed is waited for.
+    async fn moved_domain(&self, slot: &Arc<DomainSlot>) -> Option<Arc<DomainSlot>> {
+        drop(self.node().taking.read().await);
+        self.node().projections.slot(&slot.id).filter(|now| !Arc::ptr_eq(now, slot))
     }
 
     /// The watermark of a domain, for whoever wants to wait for it.
@@ -157,11 +173,22 @@ impl Engine {
         slot: u64,
         patience: Duration,
     ) -> Result<u64, ProjectionError> {
-        let mut waiter = self.watermark(domain)?;
-        waiter.reached(slot, tokio::time::sleep(patience)).await.map_err(|error| match error {
-            WaitError::Deadline { .. } => ProjectionError::DeadlineExceeded,
-            WaitError::Closed { .. } => ProjectionError::Closing,
-        })
+        let mut place = self.node().projections.slot(domain).ok_or(ProjectionError::Unknown)?;
+        let deadline = tokio::time::Instant::now() + patience;
+        loop {
+            let mut waiter = place.progress.waiter();
+            let closing = place.state.subscribe();
+            let reached = waiter.reached(slot, until_closed(deadline, closing)).await;
+            match reached {
+                Ok(watermark) => return Ok(watermark),
+                Err(WaitError::Deadline { .. }) if *place.state.borrow() != DomainState::Closed => {
+                    return Err(ProjectionError::DeadlineExceeded);
+                }
+                Err(WaitError::Deadline { .. } | WaitError::Closed { .. }) => {
+                    place = self.moved_domain(&place).await.ok_or(ProjectionError::Closing)?;
+                }
+            }
+        }
     }
 
     async fn view_of_domain(
@@ -184,7 +211,11 @@ impl Engine {
                 least = self.await_domain(slot, index, Some(offset)).await?;
             }
             Freshness::Slot(_) => {
-                let reached = slot.progress.waiter().reached(least, std::future::pending()).await;
+                let mut state = slot.state.subscribe();
+                let closed = async {
+                    let _ = state.wait_for(|state| *state == DomainState::Closed).await;
+                };
+                let reached = slot.progress.waiter().reached(least, closed).await;
                 reached.map_err(|_| ProjectionError::Closing)?;
             }
         }
@@ -194,9 +225,11 @@ impl Engine {
             if view.watermark() >= least {
                 return Ok(view);
             }
-            let mut sight = slot.sight.subscribe();
-            let caught_up = sight.wait_for(|sight| sight.is_some_and(|sight| sight.watermark >= least)).await;
-            caught_up.map_err(|_| ProjectionError::Closing)?;
+            let (mut sight, mut state) = (slot.sight.subscribe(), slot.state.subscribe());
+            tokio::select! {
+                _ = sight.wait_for(|sight| sight.is_some_and(|sight| sight.watermark >= least)) => {}
+                _ = state.wait_for(|state| *state == DomainState::Closed) => return Err(ProjectionError::Closing),
+            }
         }
     }
 
@@ -258,6 +291,14 @@ impl Engine {
             DomainState::Closed => ProjectionError::Closing,
             _ => ProjectionError::NotOpen { domain: slot.id.clone(), reason: "it is being opened".into() },
         })
+    }
+}
+
+/// Ends at a deadline, or when a domain is closed.
+async fn until_closed(deadline: tokio::time::Instant, mut state: watch::Receiver<DomainState>) {
+    tokio::select! {
+        () = tokio::time::sleep_until(deadline) => {}
+        _ = state.wait_for(|state| *state == DomainState::Closed) => {}
     }
 }
 
