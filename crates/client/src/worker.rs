@@ -134,14 +134,14 @@ impl<P: Projections> Worker<P> {
         let mut worked = Worked::default();
         let ended = loop {
             while let Some(ended) = tasks.try_join_next() {
-                worked.count(ended);
+                worked.count(&ended);
             }
             if *stopped.borrow() {
                 break Ok(());
             }
             if tasks.len() >= concurrency {
                 tokio::select! {
-                    Some(ended) = tasks.join_next() => worked.count(ended),
+                    Some(ended) = tasks.join_next() => worked.count(&ended),
                     _ = stopped.wait_for(|stopped| *stopped) => {}
                 }
                 continue;
@@ -161,7 +161,7 @@ impl<P: Projections> Worker<P> {
         };
         self.stop.send_replace(true);
         while let Some(ended) = tasks.join_next().await {
-            worked.count(ended);
+            worked.count(&ended);
         }
         ended.map(|()| worked)
     }
@@ -184,7 +184,7 @@ impl<P: Projections> Worker<P> {
 const MAX_SLOTS: u32 = 1024;
 
 impl Worked {
-    fn count(&mut self, ended: Result<Ended, tokio::task::JoinError>) {
+    fn count(&mut self, ended: &Result<Ended, tokio::task::JoinError>) {
         let counter = match ended {
             Ok(Ended::Committed) => &mut self.committed,
             Ok(Ended::Returned) => &mut self.returned,

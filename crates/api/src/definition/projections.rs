@@ -100,15 +100,15 @@ pub fn projection_toml(plan: &Json) -> String {
 fn table_of(plan: &Json) -> Table {
     let fields = plan.as_object().into_iter().flatten();
     fields
-        .filter_map(|(name, json)| {
+        .map(|(name, json)| {
             let duration = name.strip_suffix(MILLISECONDS).filter(|name| DURATIONS.contains(name));
             match (duration, json.as_u64()) {
                 (Some(name), Some(milliseconds)) => {
                     let duration = humantime::format_duration(Duration::from_millis(milliseconds));
-                    Some((name.to_owned(), Value::String(duration.to_string())))
+                    (name.to_owned(), Value::String(duration.to_string()))
                 }
                 // What TOML has no form for stands there as a text of JSON.
-                _ => Some((name.clone(), toml_of(json).unwrap_or_else(|| Value::String(json.to_string())))),
+                _ => (name.clone(), toml_of(json).unwrap_or_else(|| Value::String(json.to_string()))),
             }
         })
         .collect()

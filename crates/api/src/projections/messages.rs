@@ -177,17 +177,15 @@ pub fn skip_response(answer: Answer) -> v1::SkipResponse {
 /// The columns of a row.
 pub fn columns(row: &Row) -> std::collections::BTreeMap<String, v1::ColumnValue> {
     use v1::column_value::Kind;
-    let message = |(name, value): (&Box<str>, &Value)| {
-        let kind = match value {
-            Value::Null => Kind::Null(true),
-            Value::Bool(value) => Kind::Boolean(*value),
-            Value::Integer(value) => Kind::Integer(*value),
-            Value::Text(text) => Kind::Text(text.to_string()),
-            Value::Opaque(json) => Kind::Json(json.to_string()),
-        };
-        (name.to_string(), v1::ColumnValue { kind: Some(kind) })
+    let kind = |value: &Value| match value {
+        Value::Null => Kind::Null(true),
+        Value::Bool(value) => Kind::Boolean(*value),
+        Value::Integer(value) => Kind::Integer(*value),
+        Value::Text(text) => Kind::Text(text.to_string()),
+        Value::Opaque(json) => Kind::Json(json.to_string()),
     };
-    row.iter().map(message).collect()
+    let column = |value| v1::ColumnValue { kind: Some(kind(value)) };
+    row.iter().map(|(name, value)| (name.to_string(), column(value))).collect()
 }
 
 /// A row of a table.

@@ -196,6 +196,6 @@ enum Renewal {
 async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
     if stopped.wait_for(|stopped| *stopped).await.is_err() {
         // Nobody can stop it any more.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

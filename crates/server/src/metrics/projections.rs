@@ -69,6 +69,9 @@ fn domains(engine: &Engine) -> Vec<Labelled> {
 /// A metric, and what it reads of a domain.
 type Read = (&'static Metric, fn(&DomainReport) -> u64);
 
+/// The same, of what is a share.
+type ReadShare = (&'static Metric, fn(&DomainReport) -> f64);
+
 /// What is read of each domain.
 const BY_DOMAIN: [Read; 28] = [
     (PROJECTION_GRANTED, |report| report.counters.granted),
@@ -101,8 +104,8 @@ const BY_DOMAIN: [Read; 28] = [
     (PROJECTION_BLOCKING_ATTEMPT, |report| blocking(report, |slot| u64::from(slot.attempt))),
 ];
 
-/// The same, of what is a share.
-const RATIOS: [(&Metric, fn(&DomainReport) -> f64); 2] = [
+/// Shares of each domain.
+const RATIOS: [ReadShare; 2] = [
     (PROJECTION_EFFICIENCY, |report| report.counters.efficiency()),
     (PROJECTION_UTILIZATION, |report| report.counters.utilization()),
 ];

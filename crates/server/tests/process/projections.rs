@@ -176,7 +176,7 @@ async fn a_worker_that_wakes_too_late() {
 /// An event of the shop: every day is opened first, and some again.
 fn event(number: u64) -> v1::WriteRequest {
     let (workspace, day) = (number % WORKSPACES, number / WORKSPACES % DAYS);
-    let opens = number < WORKSPACES * DAYS || number % 97 == 0;
+    let opens = number < WORKSPACES * DAYS || number.is_multiple_of(97);
     v1::WriteRequest {
         namespace: "shop".to_owned(),
         workspace,
