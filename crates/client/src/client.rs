@@ -144,7 +144,7 @@ impl Client {
     }
 
     /// A call with many answers: its beginning is tried again, and what breaks off later is told.
-    pub(crate) async fn stream<T, U, F>(
+    async fn stream<T, U, F>(
         &self,
         request: T,
         ask: impl Fn(Self, Request<T>) -> F,
@@ -264,7 +264,7 @@ impl Ledger for Client {
 }
 
 /// What answers contain.
-pub(crate) fn whole<T: Send + 'static, U: 'static>(
+fn whole<T: Send + 'static, U: 'static>(
     answers: Streaming<T>,
     content: impl Fn(T) -> Option<U> + Send + 'static,
 ) -> Stream<U> {

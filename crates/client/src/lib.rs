@@ -13,6 +13,7 @@
 mod backoff;
 mod client;
 mod connections;
+mod effects;
 mod embedded;
 mod error;
 mod key;

@@ -6,6 +6,7 @@ use futures_util::stream::{self, StreamExt};
 use gapless_api::v1;
 
 use crate::client::Client;
+use crate::effects;
 use crate::embedded::Embedded;
 use crate::error::Error;
 use crate::ledger::Stream;
@@ -41,20 +42,7 @@ macro_rules! calls {
             )*
 
             fn subscribe_effects(&self, request: v1::SubscribeEffectsRequest) -> Stream<v1::Effect> {
-                let client = self.clone();
-                let begin = async move {
-                    let ask = |client: Self, request| async move {
-                        client.projections().subscribe_effects(request).await
-                    };
-                    let answers = client.stream(request, ask).await?;
-                    Ok::<_, Error>(crate::client::whole(answers, |answer| answer.effect))
-                };
-                stream::once(begin)
-                    .flat_map(|begun| match begun {
-                        Ok(effects) => effects,
-                        Err(error) => stream::once(async { Err(error) }).boxed(),
-                    })
-                    .boxed()
+                effects::effects(self.clone(), request)
             }
         }
     };

@@ -265,6 +265,9 @@ impl Working {
                 Ok(())
             }
             Some(Request::Resume(resume)) => {
+                let mut check = Check::default();
+                grants("resume.held", u32::try_from(resume.held.len()).unwrap_or(u32::MAX), &mut check);
+                check.end()?;
                 for held in resume.held {
                     self.out.insert((held.partition, held.slot), held.token);
                     let renew = v1::WorkRenew { held: Some(held), ttl_ms: resume.ttl_ms };

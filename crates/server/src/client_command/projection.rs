@@ -325,6 +325,7 @@ fn blocked_by(domain: &v1::ProjectionDomain) -> String {
     match &domain.blocking {
         None => "-".to_owned(),
         Some(slot) if slot.holder.is_empty() => format!("{} {}", slot.slot, slot.stage),
+        Some(slot) if slot.stage == "ready" => format!("{} ready, last held by {}", slot.slot, slot.holder),
         Some(slot) => format!("{} {} by {}, attempt {}", slot.slot, slot.stage, slot.holder, slot.attempt),
     }
 }

@@ -368,3 +368,37 @@ async fn python_workers_compute_what_the_rules_compute_also_over_a_killed_server
     }
     assert!(process.terminate().success());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn effects_go_on_over_a_killed_server_without_a_gap_and_without_a_repeat() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut process = Process::serve(dir.path());
+    let address = process.address.clone();
+    client(&process)
+        .apply_namespace(v1::ApplyNamespaceRequest { definition: SHOP.to_owned() })
+        .await
+        .unwrap();
+    write(&process, 0..30).await;
+    let request = v1::SubscribeEffectsRequest {
+        namespace: "shop".to_owned(),
+        projection: "rules".to_owned(),
+        partition: 0,
+        from: 1,
+    };
+    let mut effects = client(&process).subscribe_effects(request);
+    let mut slots = Vec::new();
+    for _ in 0..3 {
+        slots.push(effects.next().await.unwrap().unwrap().slot);
+    }
+    process.kill();
+    process = restarted(dir.path(), &address);
+    write(&process, 30..60).await;
+    // Workspaces 0 and 3 are in partition 0.
+    let expected: Vec<u64> = (1..=24).collect();
+    while slots.len() < expected.len() {
+        slots.push(effects.next().await.unwrap().unwrap().slot);
+    }
+    assert_eq!(slots, expected);
+    drop(effects);
+    assert!(process.terminate().success());
+}
