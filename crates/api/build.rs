@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-const FILES: [&str; 5] = ["write", "proof", "event", "ledger", "admin"];
+const FILES: [&str; 6] = ["write", "proof", "event", "ledger", "projections", "admin"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let paths = FILES.map(|file| format!("gapless/v1/{file}.proto"));

@@ -1,5 +1,7 @@
 //! The definition of a namespace as people write it: TOML. Everything that is wrong with one is told at once.
 
+mod projections;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -8,6 +10,7 @@ use gapless_engine::partition::{AtCap, Definition, IdempotencyRule, RecordRule, 
 use gapless_engine::types::Name;
 use toml::{Table, Value};
 
+pub use self::projections::projection_toml;
 use crate::check::Check;
 use crate::problem::Problem;
 use crate::settings::Section;
@@ -56,11 +59,8 @@ fn read(mut section: Section, check: &mut Check) -> Option<Definition> {
         idempotency: idempotency(section.section("idempotency", check), check),
         kinds: kinds(section.section("kinds", check), check),
         records: records(section.section("records", check), check),
+        projections: projections::read(section.section("projections", check), check),
     };
-    let projections = section.section("projections", check);
-    if !projections.keys().is_empty() {
-        check.add("projections", "this server has no projections yet");
-    }
     section.end(check);
     name.map(|_| definition)
 }
@@ -172,6 +172,7 @@ pub fn to_toml(definition: &Definition) -> String {
         ("idempotency".to_owned(), Value::Table(idempotency)),
         ("kinds".to_owned(), Value::Table(kinds.collect())),
         ("records".to_owned(), Value::Table(records.collect())),
+        ("projections".to_owned(), Value::Table(projections::tables(&definition.projections))),
     ])
     .to_string()
 }

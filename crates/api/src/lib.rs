@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  proto/gapless/v1/*.proto ──▶ v1: messages, clients, servers
-//!  request ──▶ check (every violation at once) ──▶ LedgerCalls, AdminCalls ──▶ engine
-//!  answer  ◀── conversions ◀───────────────────────────┘
+//!  request ──▶ check (every violation at once) ──▶ LedgerCalls, AdminCalls, ProjectionCalls ──▶ engine
+//!  answer  ◀── conversions ◀──────────────────────────────────────┘
 //!  Problem ◀──▶ a status with ErrorInfo, RetryInfo and BadRequest
 //! ```
 //!
@@ -23,6 +23,7 @@ mod nodes;
 mod page;
 mod paging;
 pub mod problem;
+pub mod projections;
 mod read_all;
 mod reading;
 pub mod settings;
@@ -35,6 +36,7 @@ pub use admin::AdminCalls;
 pub use ledger::LedgerCalls;
 pub use nodes::OtherNodes;
 pub use problem::{Problem, ProblemKind, Violation};
+pub use projections::ProjectionCalls;
 pub use write_stream::InFlight;
 
 /// Everything that the protocol says, as messages and services.

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use gapless_engine::admission::{AdmissionError, Limit, Overloaded, Scope};
 use gapless_engine::partition::{Fault, ProofError};
+use gapless_engine::projection::Fault as ProjectionFault;
 use gapless_engine::types::PartitionId;
-use gapless_engine::{BarrierError, CatalogError, NotLeader, ReadError, WriteError};
+use gapless_engine::{BarrierError, CatalogError, NotLeader, ProjectionError, ReadError, WriteError};
 
 /// What kind of problem it is: decides whether trying again helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,5 +308,37 @@ impl From<BarrierError> for Problem {
             }
             BarrierError::DeadlineExceeded(_) => Self::new(ProblemKind::Deadline, "NOT_REACHED", message),
         }
+    }
+}
+
+impl From<ProjectionError> for Problem {
+    fn from(error: ProjectionError) -> Self {
+        let message = error.to_string();
+        match error {
+            ProjectionError::Unknown => Self::new(ProblemKind::NotFound, "UNKNOWN_PARTITION", message),
+            ProjectionError::ComputedByRules => {
+                Self::new(ProblemKind::Precondition, "COMPUTED_BY_RULES", message)
+            }
+            ProjectionError::NotLeader(error) => error.into(),
+            ProjectionError::Closing => Self::shutting_down(),
+            ProjectionError::Stopped { .. } => Self::new(ProblemKind::Unavailable, "NODE_STOPPED", message),
+            ProjectionError::Overloaded(error) => error.into(),
+            ProjectionError::NotOpen { domain, .. } => {
+                of_partition(ProblemKind::Unavailable, "PROJECTION_NOT_OPEN", message, domain.partition)
+                    .with("projection", &domain.projection)
+                    .after(SOON)
+            }
+            ProjectionError::DeadlineExceeded => Self::new(ProblemKind::Deadline, "OUTCOME_UNKNOWN", message),
+            ProjectionError::Uncertain => {
+                Self::new(ProblemKind::Unavailable, "OUTCOME_UNCERTAIN", message).after(SOON)
+            }
+            ProjectionError::Invalid(problem) => Self::violation("request", problem),
+        }
+    }
+}
+
+impl From<ProjectionFault> for Problem {
+    fn from(fault: ProjectionFault) -> Self {
+        Self::new(ProblemKind::Internal, "STORAGE_FAULT", fault.to_string())
     }
 }

@@ -43,6 +43,11 @@ impl Newness {
     pub(crate) fn has_least(self) -> bool {
         self.least.is_some()
     }
+
+    /// What is waited for, in this order.
+    pub(crate) fn steps(self) -> impl Iterator<Item = Consistency> {
+        [self.least.map(Consistency::AtLeast), self.then].into_iter().flatten()
+    }
 }
 
 /// A namespace that exists.
@@ -109,7 +114,7 @@ pub(crate) async fn view(
 ) -> Result<View, Problem> {
     let started = tokio::time::Instant::now();
     let mut view = None;
-    for consistency in [newness.least.map(Consistency::AtLeast), newness.then].into_iter().flatten() {
+    for consistency in newness.steps() {
         let patience = patience.saturating_sub(started.elapsed());
         let read = engine.view(partition, ReadOptions { consistency, patience }).await;
         view = Some(read.map_err(|error| explained(engine, partition, error))?);

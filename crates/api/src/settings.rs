@@ -66,6 +66,11 @@ impl Section {
         self.table.keys().cloned().collect()
     }
 
+    /// Takes anything out.
+    pub fn value(&mut self, key: &str) -> Option<Value> {
+        self.table.remove(key)
+    }
+
     /// Takes a text out.
     pub fn text(&mut self, key: &str, check: &mut Check) -> Option<String> {
         self.take(key, check, "a text", |value| value.as_str().map(str::to_owned))

@@ -9,6 +9,7 @@ use futures_util::stream::{BoxStream, StreamExt};
 use gapless_api::trace::{TRACEPARENT, TraceContext};
 use gapless_api::v1::admin_client::AdminClient;
 use gapless_api::v1::ledger_client::LedgerClient;
+use gapless_api::v1::projections_client::ProjectionsClient;
 use gapless_api::{Problem, v1};
 use thiserror::Error;
 use tonic::transport::Channel;
@@ -109,6 +110,10 @@ impl Client {
 
     pub(crate) fn admin(&self) -> AdminClient<Channel> {
         AdminClient::new(self.connections.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
+    pub(crate) fn projections(&self) -> ProjectionsClient<Channel> {
+        ProjectionsClient::new(self.connections.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     /// The problem behind a status; somebody else is asked next.

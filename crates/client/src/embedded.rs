@@ -1,9 +1,10 @@
 //! A ledger in this process, with the same calls and the same answers as one behind a socket.
 
+use std::future::Future;
 use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
-use gapless_api::{AdminCalls, InFlight, LedgerCalls, OtherNodes, Problem, v1};
+use gapless_api::{AdminCalls, InFlight, LedgerCalls, OtherNodes, Problem, ProjectionCalls, v1};
 use gapless_engine::Engine;
 
 use crate::backoff::{Attempts, Retry};
@@ -16,6 +17,7 @@ use crate::ledger::{Ledger, Stream};
 pub struct Embedded {
     calls: LedgerCalls,
     admin: AdminCalls,
+    pub(crate) projections: ProjectionCalls,
     retry: Retry,
 }
 
@@ -23,11 +25,26 @@ impl Embedded {
     /// The ledger of this engine.
     pub fn new(engine: Engine) -> Self {
         let admin = AdminCalls::new(engine.clone(), env!("CARGO_PKG_VERSION"), OtherNodes::default());
-        Self { calls: LedgerCalls::new(engine), admin, retry: Retry::default() }
+        let projections = ProjectionCalls::new(engine.clone());
+        Self { calls: LedgerCalls::new(engine), admin, projections, retry: Retry::default() }
     }
 
     fn patience(&self) -> Duration {
         self.retry.deadline
+    }
+
+    /// A call about projections, tried again for as long as that helps and is allowed.
+    pub(crate) async fn retried<T, F>(&self, ask: impl Fn(ProjectionCalls, Duration) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Problem>>,
+    {
+        let mut attempts = Attempts::new(self.retry);
+        loop {
+            match ask(self.projections.clone(), attempts.left()).await {
+                Ok(answer) => return Ok(answer),
+                Err(problem) => attempts.wait(problem).await?,
+            }
+        }
     }
 }
 
@@ -104,7 +121,7 @@ impl Ledger for Embedded {
 }
 
 /// What answers contain.
-fn whole<T: 'static, U: 'static>(
+pub(crate) fn whole<T: 'static, U: 'static>(
     answers: BoxStream<'static, Result<T, Problem>>,
     content: impl Fn(T) -> Option<U> + Send + 'static,
 ) -> Stream<U> {

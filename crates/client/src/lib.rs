@@ -6,17 +6,21 @@
 //! - Retries wait, longer each time and never in step, and as long as the server asks for.
 //! - A place in a trace, sent along with every call: see [`Client::traced`].
 //! - Streams of writes and subscriptions that break off go on where they were.
+//! - Workers of projections ([`Projections::worker`]): leases, renewals, commits, and what to do when somebody was faster.
 //!
 //! Must not know: how a ledger keeps its promises.
 
 mod backoff;
 mod client;
 mod connections;
+mod effects;
 mod embedded;
 mod error;
 mod key;
 mod ledger;
+mod projections;
 mod subscription;
+mod worker;
 mod writing;
 
 pub use backoff::Retry;
@@ -27,3 +31,5 @@ pub use gapless_api::trace::TraceContext;
 pub use gapless_api::{Problem, ProblemKind, Violation, v1};
 pub use key::random_key;
 pub use ledger::{Ledger, Stream};
+pub use projections::Projections;
+pub use worker::{Changes, Columns, Rows, Stopper, Worked, Worker};

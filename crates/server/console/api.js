@@ -41,6 +41,10 @@ async function all(path, field, limit = 1000) {
 export const cluster = () => ask("/v1/cluster");
 export const namespaces = async () => (await all("/v1/namespaces", "namespaces")).items;
 export const partitions = async () => (await all("/v1/partitions", "partitions", 10_000)).items;
+export const projections = async (namespace) =>
+  (await all(`/v1/namespaces/${encodeURIComponent(namespace)}/projections`, "projections")).items;
+export const projection = (namespace, name) =>
+  ask(`/v1/namespaces/${encodeURIComponent(namespace)}/projections/${encodeURIComponent(name)}`);
 export const applyNamespace = (definition) => ask("/v1/namespaces", { method: "POST", body: definition });
 
 /** One workspace. */

@@ -1,6 +1,7 @@
-// The first page: the node, its namespaces, its partitions.
+// The first page: the node, its namespaces, its projections, its partitions.
 
 import * as api from "./api.js";
+import { domainTable, domains } from "./projections.js";
 import { code, count, figure, h, problem, section, table } from "./page.js";
 
 const SECOND = 1000;
@@ -14,9 +15,11 @@ export function show(page) {
   const alarms = h("div");
   const partitions = h("div");
   const spaces = h("div");
+  const projections = h("div");
   page.replaceChildren(
     h("section", {}, figures, curve.element, alarms),
     section("Namespaces", spaces, definitionForm(() => refresh())),
+    section("Projections", projections),
     section("Partitions", partitions),
   );
   let before;
@@ -43,6 +46,8 @@ export function show(page) {
       if (JSON.stringify(namespaces) !== known) spaces.replaceChildren(namespaceTable(namespaces));
       known = JSON.stringify(namespaces);
       partitions.replaceChildren(partitionTable(rows));
+      const found = await domains(namespaces);
+      if (!left) projections.replaceChildren(domainTable(found));
     } catch (error) {
       if (!left) alarms.replaceChildren(problem(error));
     }

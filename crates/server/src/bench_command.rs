@@ -9,6 +9,7 @@
 
 mod load;
 mod pace;
+mod projecting;
 mod recorder;
 mod report;
 mod work;
@@ -53,6 +54,7 @@ fn setting(command: &BenchCommand) -> (&LoadArguments, Setting) {
             (load, "stream", *clients, Some(*in_flight), None)
         }
         BenchCommand::Read { load, clients, events } => (load, "read", *clients, None, Some(*events)),
+        BenchCommand::Projection { load, clients, .. } => (load, "projection", *clients, None, None),
     };
     let workspaces = if what == "read" { load.workspaces.min(READ_WORKSPACES) } else { load.workspaces };
     let setting = Setting {
@@ -65,6 +67,10 @@ fn setting(command: &BenchCommand) -> (&LoadArguments, Setting) {
         size: load.size,
         workspaces,
         warm_up_seconds: load.warm_up.as_secs_f64(),
+        work_ms: match command {
+            BenchCommand::Projection { work, .. } => Some(work.as_secs_f64() * 1e3),
+            _ => None,
+        },
     };
     (load, setting)
 }
@@ -75,7 +81,10 @@ async fn measured(
     arguments: &LoadArguments,
     setting: Setting,
 ) -> Result<Report> {
-    make_namespace(&client, arguments).await?;
+    match command {
+        BenchCommand::Projection { .. } => make_projection(&client, arguments).await?,
+        _ => make_namespace(&client, arguments).await?,
+    }
     let there = match command {
         BenchCommand::Read { events, .. } => {
             fill(&client, arguments, setting.workspaces, u64::from(*events)).await?
@@ -85,12 +94,19 @@ async fn measured(
     let clients = connected(arguments, &client, &setting)?;
     let load = Arc::new(Load::new(arguments));
     let there = Arc::new(there);
+    let fed = Arc::new(projecting::Fed::default());
     let mut working = JoinSet::new();
+    if matches!(command, BenchCommand::Projection { .. }) {
+        working.spawn(projecting::feed(load.clone(), client, fed.clone()));
+    }
     for (number, client) in clients.into_iter().enumerate() {
         let load = load.clone();
         match command {
             BenchCommand::Write { .. } => working.spawn(work::write(load, client, number)),
             BenchCommand::Stream { .. } => working.spawn(work::stream(load, client, number)),
+            BenchCommand::Projection { work, .. } => {
+                working.spawn(projecting::work(load, client, number, *work, fed.clone()))
+            }
             BenchCommand::Read { events, .. } => {
                 working.spawn(work::read(load, client, number, u64::from(*events), there.clone()))
             }
@@ -191,6 +207,16 @@ async fn make_namespace(client: &Client, arguments: &LoadArguments) -> Result<()
         }
         Err(error) => Err(explained(error, connection)),
     }
+}
+
+/// A namespace with a projection that workers compute. One that is there gets it, if it has as many partitions.
+async fn make_projection(client: &Client, arguments: &LoadArguments) -> Result<()> {
+    let (name, projection) = (&arguments.namespace, projecting::PROJECTION);
+    let definition = format!(
+        "name = \"{name}\"\npartitions = 8\n[projections.{projection}]\nevents = [\"Measured\"]\nmax_attempts = 1000000\n"
+    );
+    answer(client.apply_namespace(v1::ApplyNamespaceRequest { definition }), &arguments.connection).await?;
+    Ok(())
 }
 
 /// Events in each workspace, at least so many: those that are missing are written.

@@ -5,6 +5,7 @@
 mod bench;
 mod client;
 mod node;
+mod projection;
 
 use std::path::PathBuf;
 
@@ -16,6 +17,7 @@ pub(crate) use self::client::{
     ReadArguments, RecordCommand, SequencesArguments, TopArguments, WriteArguments,
 };
 pub(crate) use self::node::{DevArguments, LineArguments, ReferencePage, ServeArguments};
+pub(crate) use self::projection::{ProjectionCommand, ProjectionName};
 
 /// The event ledger whose numbers never skip, repeat or go back.
 #[derive(Debug, Parser)]
@@ -66,6 +68,12 @@ pub(crate) enum Command {
     Namespace {
         #[command(subcommand)]
         command: NamespaceCommand,
+    },
+    /// Read models: listed, described, read, unblocked
+    #[command(after_help = projection::PROJECTION_EXAMPLES)]
+    Projection {
+        #[command(subcommand)]
+        command: ProjectionCommand,
     },
     /// How partitions do: state, watermarks, backlog
     Partitions(PartitionsArguments),

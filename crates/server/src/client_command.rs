@@ -6,6 +6,7 @@ pub(crate) mod cluster;
 pub(crate) mod entity;
 pub(crate) mod namespace;
 pub(crate) mod partitions;
+pub(crate) mod projection;
 pub(crate) mod proof;
 pub(crate) mod read;
 pub(crate) mod record;
@@ -94,6 +95,9 @@ fn next_after(problem: &Problem, connection: &Connection) -> String {
         ProblemKind::Invalid => "mend what is named; nothing was done".to_owned(),
         ProblemKind::NotFound if problem.reason == "UNKNOWN_NAMESPACE" => {
             "see which there are: gapless namespace list".to_owned()
+        }
+        ProblemKind::NotFound if problem.reason == "UNKNOWN_PROJECTION" => {
+            "see which there are: gapless projection list NAMESPACE".to_owned()
         }
         ProblemKind::NotFound if problem.reason == "NO_SUCH_NODE" => {
             "see which there are: gapless cluster status".to_owned()

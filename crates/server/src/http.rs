@@ -12,6 +12,7 @@ mod following;
 mod openapi;
 mod origin;
 mod parts;
+mod projections;
 pub(crate) mod routes;
 
 use std::future::Future;
@@ -23,7 +24,7 @@ use axum::body::Body;
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use gapless_api::json::to_json;
-use gapless_api::{AdminCalls, LedgerCalls, Problem, v1};
+use gapless_api::{AdminCalls, LedgerCalls, Problem, ProjectionCalls, v1};
 use gapless_engine::Engine;
 use prost::Message;
 use tokio::sync::watch;
@@ -39,6 +40,7 @@ pub(crate) struct Http {
     pub(crate) engine: Engine,
     pub(crate) ledger: LedgerCalls,
     pub(crate) admin: AdminCalls,
+    pub(crate) projections: ProjectionCalls,
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
     /// How often barriers are waited for.
@@ -178,8 +180,8 @@ mod tests {
         let called: BTreeSet<_> = pool
             .services()
             .flat_map(|service| service.methods().map(|method| method.name().to_owned()).collect::<Vec<_>>())
-            // A stream of writes is many requests; a subscription is what `follow` asks for.
-            .filter(|name| name != "WriteStream" && name != "Subscribe")
+            // A stream of writes or of work is many requests; a subscription is what `follow` asks for.
+            .filter(|name| !["WriteStream", "Work", "Subscribe", "SubscribeEffects"].contains(&name.as_str()))
             .collect();
         assert_eq!(routed, called);
     }

@@ -1,7 +1,7 @@
 //! A node of the ledger behind a socket: gRPC, health, reflection and HTTP on one port.
 //!
 //! ```text
-//!  socket ──▶ accept (limits) ──▶ one router ──▶ LedgerService, AdminService, http ──▶ gapless_api ──▶ engine
+//!  socket ──▶ accept (limits) ──▶ one router ──▶ LedgerService, AdminService, ProjectionService, http ──▶ gapless_api ──▶ engine
 //! ```
 //!
 //! Must not know: what a call means, how the engine keeps its promises.
@@ -12,6 +12,7 @@ mod call;
 mod http;
 mod ledger_service;
 mod metrics;
+mod projection_service;
 mod rate;
 mod server;
 mod silence;

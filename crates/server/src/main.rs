@@ -46,6 +46,7 @@ fn run(cli: &Cli, out: &mut dyn Write) -> Result<()> {
         Command::Sequences(arguments) => client_command::sequences::run(arguments, out),
         Command::Namespace { command } => client_command::namespace::run(command, out),
         Command::Partitions(arguments) => client_command::partitions::run(arguments, out),
+        Command::Projection { command } => client_command::projection::run(command, out),
         Command::Top(arguments) => client_command::top::run(arguments, out),
         Command::Cluster { command } => client_command::cluster::run(command, out),
         Command::Proof(arguments) => client_command::proof::run(arguments, out),

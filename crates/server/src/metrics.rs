@@ -15,6 +15,7 @@ mod definitions;
 mod histogram;
 mod page;
 mod process;
+mod projections;
 mod reference;
 mod traffic;
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use gapless_api::v1::admin_server::AdminServer;
 use gapless_api::v1::ledger_server::LedgerServer;
-use gapless_api::{AdminCalls, FILE_DESCRIPTORS, InFlight, LedgerCalls, OtherNodes};
+use gapless_api::v1::projections_server::ProjectionsServer;
+use gapless_api::{AdminCalls, FILE_DESCRIPTORS, InFlight, LedgerCalls, OtherNodes, ProjectionCalls};
 use gapless_engine::Engine;
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -22,6 +23,7 @@ use crate::admin_service::AdminService;
 use crate::http::{self, Http};
 use crate::ledger_service::LedgerService;
 use crate::metrics::Metrics;
+use crate::projection_service::ProjectionService;
 use crate::rate::Rates;
 use crate::telemetry::SpanCounters;
 
@@ -121,6 +123,7 @@ impl Server {
         let (serving, served) = watch::channel(false);
         let ledger = LedgerCalls::new(engine.clone());
         let admin = AdminCalls::new(engine.clone(), env!("CARGO_PKG_VERSION"), config.other_nodes);
+        let projections = ProjectionCalls::new(engine.clone());
         let barriers = Arc::new(Rates::default());
         let metrics = Metrics::new(served.clone(), config.spans.clone(), admin.connections());
         let traffic = metrics.traffic.clone();
@@ -128,6 +131,7 @@ impl Server {
             engine: engine.clone(),
             ledger: ledger.clone(),
             admin: admin.clone(),
+            projections: projections.clone(),
             limits: config.limits,
             metrics,
             barriers: barriers.clone(),
@@ -136,8 +140,10 @@ impl Server {
         };
         let ledger = LedgerService::new(ledger, config.limits, closed.clone());
         let admin = AdminService::new(admin, config.limits, barriers);
+        let projections = ProjectionService::new(projections, config.limits, closed.clone());
         let routes = Routes::new(LedgerServer::new(ledger).max_decoding_message_size(MAX_MESSAGE_BYTES))
             .add_service(AdminServer::new(admin).max_decoding_message_size(MAX_MESSAGE_BYTES))
+            .add_service(ProjectionsServer::new(projections).max_decoding_message_size(MAX_MESSAGE_BYTES))
             .add_service(health_service)
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?);
@@ -166,7 +172,7 @@ impl Server {
 }
 
 /// Services whose health is told; the empty name is that of the server as a whole.
-const SERVICES: [&str; 3] = ["", "gapless.v1.Ledger", "gapless.v1.Admin"];
+const SERVICES: [&str; 4] = ["", "gapless.v1.Ledger", "gapless.v1.Admin", "gapless.v1.Projections"];
 
 async fn tell_health(
     engine: Engine,

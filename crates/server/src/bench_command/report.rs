@@ -30,6 +30,8 @@ pub(super) struct Setting {
     pub(super) size: u32,
     pub(super) workspaces: u64,
     pub(super) warm_up_seconds: f64,
+    /// How long the work on an event takes, of a projection.
+    pub(super) work_ms: Option<f64>,
 }
 
 /// What a load showed.
@@ -161,6 +163,9 @@ impl Report {
         }
         if let Some(events) = events_per_read {
             title.push_str(&format!(", {} events a read", Count(u64::from(*events))));
+        }
+        if let Some(work_ms) = self.setting.work_ms {
+            title.push_str(&format!(", {work_ms} ms of work each"));
         }
         title.push_str(&format!(
             ", events of {}, {} workspaces",

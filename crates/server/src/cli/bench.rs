@@ -21,7 +21,8 @@ Examples:
   gapless bench write --clients 64 --duration 30s
   gapless bench write --clients 256 --rate 5000        at 5000 a second, and how late answers were
   gapless bench stream --in-flight 1024
-  gapless bench read --clients 4 --json";
+  gapless bench read --clients 4 --json
+  gapless bench projection --clients 64 --work 10ms";
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
@@ -44,6 +45,17 @@ pub(crate) enum BenchCommand {
         /// Writes of each stream that are without an answer
         #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
         in_flight: u32,
+    },
+    /// Workers of a projection: each computes one event at a time, in so much time, and commits
+    Projection {
+        #[command(flatten)]
+        load: LoadArguments,
+        /// Workers at the same time
+        #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        clients: u32,
+        /// How long the work on one event takes
+        #[arg(long, value_name = "DURATION", default_value = "10ms", value_parser = humantime::parse_duration)]
+        work: Duration,
     },
     /// Reads of events that were written before; those that are missing are written first
     Read {

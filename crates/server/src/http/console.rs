@@ -30,7 +30,7 @@ macro_rules! file {
     };
 }
 
-const FILES: [File; 9] = [
+const FILES: [File; 10] = [
     file!("/", "index.html", "text/html; charset=utf-8"),
     file!("/console/icon.svg", "icon.svg", "image/svg+xml"),
     file!("/console/console.css", "console.css", "text/css; charset=utf-8"),
@@ -39,6 +39,7 @@ const FILES: [File; 9] = [
     file!("/console/api.js", "api.js", "text/javascript; charset=utf-8"),
     file!("/console/proof.js", "proof.js", "text/javascript; charset=utf-8"),
     file!("/console/overview.js", "overview.js", "text/javascript; charset=utf-8"),
+    file!("/console/projections.js", "projections.js", "text/javascript; charset=utf-8"),
     file!("/console/workspace.js", "workspace.js", "text/javascript; charset=utf-8"),
 ];
 

@@ -176,6 +176,7 @@ fn scalar(kind: &Kind) -> Value {
         Kind::String => json!({"type": "string"}),
         Kind::Bytes => json!({"type": "string", "contentEncoding": "base64"}),
         Kind::Bool => json!({"type": "boolean"}),
+        Kind::Double | Kind::Float => json!({"type": "number"}),
         Kind::Uint64 | Kind::Uint32 => json!({"type": "integer", "minimum": 0}),
         _ => json!({"type": "integer"}),
     }

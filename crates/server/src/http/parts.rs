@@ -6,6 +6,7 @@ use gapless_api::json::{from_fields, from_json};
 use gapless_api::{Problem, ProblemKind};
 use percent_encoding::percent_decode_str;
 use prost::Message;
+use serde_json::Value;
 
 /// Longest body that is read, in bytes: a write of 4 MiB, with what JSON and base64 add to it.
 const MAX_BODY_BYTES: usize = 8 << 20;
@@ -21,14 +22,34 @@ pub(super) fn request<Q: Message + Default>(
     decoded(&from_fields(&format!("{call}Request"), path.iter().chain(in_query))?)
 }
 
-/// The request of a call, from a body of JSON. An empty one says nothing.
+/// The request of a call, from a body of JSON.
 pub(super) async fn body<Q: Message + Default>(call: &str, request: Request) -> Result<Q, Problem> {
-    let text = text(request.into_body()).await?;
-    let value = match text.trim() {
-        "" => serde_json::Value::Object(serde_json::Map::new()),
-        text => serde_json::from_str(text).map_err(|error| Problem::violation("body", error.to_string()))?,
-    };
+    decoded(&from_json(&format!("{call}Request"), &json(request).await?)?)
+}
+
+/// The request of a call, from a path and a body of JSON, which does not say again what the path says.
+pub(super) async fn path_and_body<Q: Message + Default>(
+    call: &str,
+    path: &RawPathParams,
+    request: Request,
+) -> Result<Q, Problem> {
+    let mut value = json(request).await?;
+    let fields = value.as_object_mut().ok_or_else(|| Problem::violation("body", "is no object"))?;
+    for (name, text) in path {
+        if fields.insert(name.to_owned(), Value::from(text)).is_some() {
+            return Err(Problem::violation(name, "is said by the path"));
+        }
+    }
     decoded(&from_json(&format!("{call}Request"), &value)?)
+}
+
+/// A body of JSON. An empty one says nothing.
+async fn json(request: Request) -> Result<Value, Problem> {
+    let text = text(request.into_body()).await?;
+    match text.trim() {
+        "" => Ok(Value::Object(serde_json::Map::new())),
+        text => serde_json::from_str(text).map_err(|error| Problem::violation("body", error.to_string())),
+    }
 }
 
 /// A message from its bytes.

@@ -8,7 +8,9 @@ use axum::extract::{RawPathParams, RawQuery, Request, State};
 use axum::routing::{MethodRouter, delete, get, post};
 
 use super::answer::{json, plain, ready};
-use super::{Http, answered, answered_body, apply_namespace, events, metrics, openapi, wait_barrier};
+use super::{
+    Http, answered, answered_body, apply_namespace, events, metrics, openapi, projections, wait_barrier,
+};
 
 /// One line of the table of calls.
 pub(crate) struct Route {
@@ -31,7 +33,7 @@ pub(super) struct Page {
     pub(super) handler: MethodRouter<Arc<Http>>,
 }
 
-const JSON: Option<&str> = Some("application/json");
+pub(super) const JSON: Option<&str> = Some("application/json");
 const TOML: Option<&str> = Some("application/toml");
 const WORKSPACE: &str = "/v1/namespaces/{namespace}/workspaces/{workspace}";
 
@@ -93,6 +95,7 @@ macro_rules! administer_body {
 pub(crate) fn routes() -> Vec<Route> {
     let mut routes = ledger();
     routes.extend(namespaces());
+    routes.extend(projections::routes());
     routes.extend(cluster());
     routes
 }

@@ -13,6 +13,7 @@ use super::definitions::*;
 use super::histogram::Distribution;
 use super::page::Page;
 use super::process::{open_files, resident_bytes};
+use super::projections::projections;
 
 /// Most partitions that are shown one by one. More would be a page that nobody can scrape.
 const MAX_SHOWN_PARTITIONS: usize = 4096;
@@ -32,6 +33,7 @@ pub(super) fn page(metrics: &Metrics, engine: &Engine) -> String {
     let counted = engine.statistics();
     partitions(&mut page, engine);
     writes(&mut page, &counted);
+    projections(&mut page, engine);
     log(&mut page, engine, &counted);
     consensus(&mut page, engine, &counted);
     requests(&mut page, metrics);

@@ -77,6 +77,40 @@ metrics! {
         ADMITTED_OPS Gauge "gapless_admitted_ops" [] "Writes that are admitted and not answered";
         ADMITTED_BYTES Gauge "gapless_admitted_bytes" [] "Bytes of them";
     }
+    "Projections" {
+        PROJECTION_DOMAINS Gauge "gapless_projection_domains" ["state"] "Domains of this node, by state";
+        PROJECTION_DOMAINS_OMITTED Gauge "gapless_projection_domains_omitted" [] "Domains that are too many to be shown one by one";
+        PROJECTION_GRANTED Counter "gapless_projection_granted_total" ["namespace", "projection", "partition"] "Slots that were leased, allocated ones among them";
+        PROJECTION_COMMITTED Counter "gapless_projection_committed_total" ["namespace", "projection", "partition"] "Slots whose effect was applied";
+        PROJECTION_EXPIRED Counter "gapless_projection_expired_total" ["namespace", "projection", "partition"] "Leases that ran out";
+        PROJECTION_RELEASED Counter "gapless_projection_released_total" ["namespace", "projection", "partition"] "Leases that were given back";
+        PROJECTION_FAILED Counter "gapless_projection_failed_total" ["namespace", "projection", "partition"] "Leases that ended with an error";
+        PROJECTION_CONFLICTED Counter "gapless_projection_conflicted_total" ["namespace", "projection", "partition"] "Commits that were sent back because a row they had read was changed";
+        PROJECTION_VOIDED Counter "gapless_projection_voided_total" ["namespace", "projection", "partition"] "Leases and staged commits whose slot was filled by somebody else";
+        PROJECTION_FENCED Counter "gapless_projection_fenced_total" ["namespace", "projection", "partition"] "Requests that were refused because of an old token";
+        PROJECTION_FILLED Counter "gapless_projection_filled_total" ["namespace", "projection", "partition"] "Slots that were filled";
+        PROJECTION_DEAD_LETTERS Counter "gapless_projection_dead_letters_total" ["namespace", "projection", "partition"] "Slots with an event that were filled: it had no effect";
+        PROJECTION_WINDOW_REFUSALS Counter "gapless_projection_window_refusals_total" ["namespace", "projection", "partition"] "Allocations that were refused because too many slots lie above the watermark";
+        PROJECTION_CORRECTIONS Counter "gapless_projection_corrections_total" ["namespace", "projection", "partition"] "Slots whose matches were corrected when their turn came";
+        PROJECTION_WAIT Counter "gapless_projection_wait_ms_total" ["namespace", "projection", "partition"] "Milliseconds that committed slots waited for lower ones";
+        PROJECTION_HELD Counter "gapless_projection_held_ms_total" ["namespace", "projection", "partition"] "Milliseconds that ended leases were held";
+        PROJECTION_GRANTED_MS Counter "gapless_projection_granted_ms_total" ["namespace", "projection", "partition"] "Milliseconds that leases were granted for";
+        PROJECTION_REOPENINGS Counter "gapless_projection_reopenings_total" ["namespace", "projection", "partition"] "Times that the domain was opened again after a failure";
+        PROJECTION_ACTIVE Gauge "gapless_projection_active" ["namespace", "projection", "partition"] "Slots that somebody works on";
+        PROJECTION_WAITING Gauge "gapless_projection_waiting" ["namespace", "projection", "partition"] "Commits that wait for lower slots";
+        PROJECTION_EXPIRED_AT_ONCE Gauge "gapless_projection_expired_at_once" ["namespace", "projection", "partition"] "Leases that ran out together, the last time any did";
+        PROJECTION_WATERMARK Gauge "gapless_projection_watermark" ["namespace", "projection", "partition"] "Slot up to which everything is visible";
+        PROJECTION_TAIL Gauge "gapless_projection_tail" ["namespace", "projection", "partition"] "Last slot";
+        PROJECTION_LAG Gauge "gapless_projection_lag_events" ["namespace", "projection", "partition"] "Slots that are not resolved";
+        PROJECTION_LAG_MS Gauge "gapless_projection_lag_ms" ["namespace", "projection", "partition"] "Age of the oldest of them in milliseconds of log time";
+        PROJECTION_QUEUED Gauge "gapless_projection_queued_entries" ["namespace", "projection", "partition"] "Entries of the replicated log that wait for the domain";
+        PROJECTION_HALTED Gauge "gapless_projection_halted" ["namespace", "projection", "partition"] "1 if the domain waits for an operator";
+        PROJECTION_BLOCKING_SLOT Gauge "gapless_projection_blocking_slot" ["namespace", "projection", "partition"] "The slot that everything above it waits for; 0 if there is none";
+        PROJECTION_BLOCKING_TOKEN Gauge "gapless_projection_blocking_token" ["namespace", "projection", "partition"] "Its newest token, the id of the operation; 0 before it is granted";
+        PROJECTION_BLOCKING_ATTEMPT Gauge "gapless_projection_blocking_attempt" ["namespace", "projection", "partition"] "Which attempt at it is the newest";
+        PROJECTION_EFFICIENCY Gauge "gapless_projection_efficiency_ratio" ["namespace", "projection", "partition"] "Committed of what was committed or expired; 1 before anything was";
+        PROJECTION_UTILIZATION Gauge "gapless_projection_utilization_ratio" ["namespace", "projection", "partition"] "How much of the time that was granted leases were held";
+    }
     "The replicated log" {
         LOG_FIRST Gauge "gapless_log_first_index" [] "First entry that is kept";
         LOG_LAST Gauge "gapless_log_last_index" [] "Last entry, durable or not";

@@ -198,7 +198,7 @@ impl Traffic {
             protocol: call.protocol.name(),
             method: &call.method,
             is_stream: call.is_stream,
-            follows: call.method == SUBSCRIBE,
+            follows: call.method.starts_with(SUBSCRIBE),
             running: call.running.load(Relaxed),
             ended: &call.ended,
             statuses: call.protocol.statuses(),

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::programs::{found, succeeded};
 use crate::support::Process;
 
-const SHOP: &str = "name = 'shop'\npartitions = 1\n[kinds.default.sequences]\ninvoice = 1\n";
+const SHOP: &str =
+    "name = 'shop'\npartitions = 1\n[kinds.default.sequences]\ninvoice = 1\n[projections.work]\n";
 
 /// What a server said.
 pub(crate) struct Answer {
@@ -337,6 +338,14 @@ pub(crate) fn questions() -> Vec<Question> {
         let route = format!("/v1/namespaces/{{namespace}}/partitions/{{partition}}/{what}");
         ask(method, &route, &format!("/v1/namespaces/shop/partitions/0/{what}"), "")
     };
+    let projection = |method, route: &str, path: &str, body: &str| {
+        let route = format!("/v1/namespaces/{{namespace}}/projections/{{projection}}{route}");
+        ask(method, &route, &format!("/v1/namespaces/shop/projections/work{path}"), body)
+    };
+    let slot = |what: &str, body: &str| {
+        let route = format!("/partitions/{{partition}}/slots/{{slot}}/{what}");
+        projection("post", &route, &format!("/partitions/0/slots/1/{what}"), body)
+    };
     let write = Question { method: "post", body: sale().to_string(), ..workspace("/events", "/events") };
     let target = json!({"targets": [{"namespace": "shop", "partition": 0, "partition_offset": 1}]});
     let node = json!({"node_id": 2, "address": "127.0.0.1:1"});
@@ -360,6 +369,23 @@ pub(crate) fn questions() -> Vec<Question> {
         workspace("/proofs/{workspace_offset}", "/proofs/1"),
         workspace("/consistency", "/consistency?old_size=1"),
         workspace("/root", "/root"),
+        get("/v1/namespaces/{namespace}/projections", "/v1/namespaces/shop/projections"),
+        projection("get", "", "", ""),
+        projection("get", "/tables/{table}/rows", "/tables/daily/rows?workspace=1&prefix=a", ""),
+        projection("get", "/dead-letters", "/dead-letters", ""),
+        projection("post", "/lease", "/lease", "{\"worker\": \"curl\", \"wait_ms\": 10000}"),
+        projection("post", "/allocate", "/allocate", "{\"worker\": \"curl\", \"workspace\": 1}"),
+        slot("renew", "{\"token\": 1}"),
+        slot("commit", "{\"token\": 1, \"content\": {\"result\": \"{}\"}}"),
+        slot("release", "{\"token\": 1}"),
+        slot("fail", "{\"token\": 1, \"error\": \"no\"}"),
+        slot("skip", ""),
+        projection("post", "/pause", "/pause", ""),
+        projection("post", "/resume", "/resume", ""),
+        projection("post", "/dead-letters/replay", "/dead-letters/replay", ""),
+        projection("post", "/rebuild", "/rebuild", ""),
+        projection("post", "/switch", "/switch", ""),
+        projection("post", "/audit", "/audit", ""),
         get("/v1/partitions", "/v1/partitions?namespace=shop"),
         partition("post", "freeze"),
         partition("post", "thaw"),
@@ -384,9 +410,10 @@ fn every_route_of_the_description_is_asked_and_answers() {
     for question in questions() {
         let answer = question.ask(&curl);
         let (method, path) = (question.method, &question.path);
-        // A node that runs alone has nobody to add or remove, and no backup yet.
+        // A node that runs alone has nobody to add or remove, and no backup yet; projections have one version yet.
+        let later = ["/pause", "/resume", "/replay", "/rebuild", "/switch", "/audit", "/backup"];
         let expected = match question.route.as_str() {
-            "/v1/backup" => 501,
+            route if later.iter().any(|later| route.ends_with(later)) => 501,
             route if route.starts_with("/v1/cluster/") => 412,
             _ => 200,
         };

@@ -9,6 +9,8 @@ mod curl;
 mod kill;
 mod openapi;
 mod programs;
+mod projection_commands;
+mod projections;
 mod python;
 mod readiness;
 mod stories;

@@ -53,7 +53,9 @@ fn reflection_answers_in_both_versions() {
         let mut command = python.command();
         command.arg(repository().join("crates/server/tests/python/reflection.py"));
         let said = succeeded("reflection.py", command.args([&process.address, version]).output().unwrap());
-        for service in ["gapless.v1.Ledger", "gapless.v1.Admin", "grpc.health.v1.Health"] {
+        for service in
+            ["gapless.v1.Ledger", "gapless.v1.Admin", "gapless.v1.Projections", "grpc.health.v1.Health"]
+        {
             assert!(said.contains(&format!("service {service}\n")), "{said}");
         }
         let method = "method gapless.v1.Ledger.Write .gapless.v1.WriteRequest .gapless.v1.WriteResponse\n";

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gapless_api::v1::admin_client::AdminClient;
 use gapless_api::v1::ledger_client::LedgerClient;
+use gapless_api::v1::projections_client::ProjectionsClient;
 use gapless_api::{Problem, v1};
 use gapless_engine::Engine;
 use gapless_server::{Config, Limits, Server};
@@ -75,6 +76,10 @@ impl Node {
 
     pub(crate) async fn ledger(&self) -> Ledger {
         LedgerClient::new(self.channel().await).max_decoding_message_size(16 << 20)
+    }
+
+    pub(crate) async fn projections(&self) -> ProjectionsClient<Channel> {
+        ProjectionsClient::new(self.channel().await).max_decoding_message_size(16 << 20)
     }
 
     pub(crate) async fn admin(&self) -> Admin {

@@ -1,0 +1,120 @@
+//! Routes of projections. Commands about a slot have what path and body say together.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{RawPathParams, RawQuery, Request, State};
+use axum::http::Response;
+use axum::routing::{get, post};
+use gapless_api::Problem;
+use prost::Message;
+
+use super::routes::{JSON, Route};
+use super::{Http, answered, parts, told};
+
+/// A path below that of a projection.
+macro_rules! in_projection {
+    ($($path:literal),*) => {
+        concat!("/v1/namespaces/{namespace}/projections/{projection}", $($path),*)
+    };
+}
+
+/// A path below that of a slot.
+macro_rules! of_slot {
+    ($path:literal) => {
+        in_projection!("/partitions/{partition}/slots/{slot}", $path)
+    };
+}
+
+/// A route that is asked by path and query.
+macro_rules! asked {
+    ($method:ident, $path:expr, $call:literal, |$http:ident, $request:ident| $answer:expr) => {
+        Route {
+            method: stringify!($method),
+            path: $path,
+            call: $call,
+            body: None,
+            handler: $method(
+                |State($http): State<Arc<Http>>, path: RawPathParams, RawQuery(query): RawQuery| async move {
+                    let $http = &$http;
+                    answered($call, &path, query.as_deref(), |$request| async move { $answer }).await
+                },
+            ),
+        }
+    };
+}
+
+/// A route that is asked by path and body.
+macro_rules! ordered {
+    ($path:expr, $call:literal, $name:ident) => {
+        Route {
+            method: "post",
+            path: $path,
+            call: $call,
+            body: JSON,
+            handler: post(
+                |State(http): State<Arc<Http>>, path: RawPathParams, request: Request| async move {
+                    let ask = |request| async { http.projections.$name(request, http.patience()).await };
+                    done($call, &path, request, ask).await
+                },
+            ),
+        }
+    };
+}
+
+/// What is not possible yet.
+macro_rules! not_yet {
+    ($path:expr, $call:literal, $name:ident) => {
+        asked!(post, $path, $call, |http, request| http.projections.$name(&request))
+    };
+}
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        asked!(get, "/v1/namespaces/{namespace}/projections", "List", |http, request| http
+            .projections
+            .list(&request)),
+        asked!(get, in_projection!(), "Describe", |http, request| http.projections.describe(&request)),
+        asked!(get, in_projection!("/tables/{table}/rows"), "Query", |http, request| http
+            .projections
+            .query(request, http.patience())
+            .await),
+        asked!(get, in_projection!("/dead-letters"), "ListDeadLetters", |http, request| http
+            .projections
+            .list_dead_letters(request, http.patience())
+            .await),
+        asked!(post, of_slot!("/skip"), "Skip", |http, request| http
+            .projections
+            .skip(request, http.patience())
+            .await),
+        ordered!(in_projection!("/lease"), "Lease", lease),
+        ordered!(in_projection!("/allocate"), "Allocate", allocate),
+        ordered!(of_slot!("/commit"), "Commit", commit),
+        ordered!(of_slot!("/renew"), "Renew", renew),
+        ordered!(of_slot!("/release"), "Release", release),
+        ordered!(of_slot!("/fail"), "Fail", fail),
+        not_yet!(in_projection!("/pause"), "Pause", pause),
+        not_yet!(in_projection!("/resume"), "Resume", resume),
+        not_yet!(in_projection!("/dead-letters/replay"), "ReplayDeadLetters", replay_dead_letters),
+        not_yet!(in_projection!("/rebuild"), "Rebuild", rebuild),
+        not_yet!(in_projection!("/switch"), "Switch", switch),
+        not_yet!(in_projection!("/audit"), "Audit", audit),
+    ]
+}
+
+/// A call that is asked by a path and a body together.
+async fn done<Q, A, F>(
+    call: &str,
+    path: &RawPathParams,
+    request: Request,
+    ask: impl FnOnce(Q) -> F,
+) -> Response<Body>
+where
+    Q: Message + Default,
+    A: Message,
+    F: Future<Output = Result<A, Problem>>,
+{
+    let asked = async { ask(parts::path_and_body(call, path, request).await?).await };
+    told(call, asked.await)
+}

@@ -1,0 +1,118 @@
+//! The service Projections of gRPC.
+//!
+//! Must not know: what a call means.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use gapless_api::projections::WorkLimits;
+use gapless_api::v1::projections_server::Projections;
+use gapless_api::{Problem, ProjectionCalls, v1};
+use tokio::sync::watch;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::call::{Sent, patience, sent, until_closing};
+use crate::server::Limits;
+
+/// The service Projections.
+#[derive(Clone, Debug)]
+pub(crate) struct ProjectionService {
+    calls: ProjectionCalls,
+    limits: Limits,
+    closing: watch::Receiver<bool>,
+}
+
+impl ProjectionService {
+    pub(crate) fn new(calls: ProjectionCalls, limits: Limits, closing: watch::Receiver<bool>) -> Self {
+        Self { calls, limits, closing }
+    }
+
+    fn patience<T>(&self, request: &Request<T>) -> Duration {
+        patience(request, self.limits.patience)
+    }
+
+    fn work_stream(&self, requests: Streaming<v1::WorkRequest>) -> Sent<v1::WorkResponse> {
+        let requests = requests.map(|request| request.map_err(|status| Problem::from(&status)));
+        let limits = WorkLimits {
+            in_flight: self.limits.in_flight,
+            patience: self.limits.patience,
+            // What is held is finished well before connections are cut.
+            grace: self.limits.drain / 2,
+        };
+        sent(self.calls.work(requests, limits, self.closing.clone()))
+    }
+}
+
+/// The service: calls that take a message and a deadline, calls that are answered at once, and the streams. Made as one piece,
+/// because what makes its methods async looks at it before anything in it is made.
+macro_rules! service {
+    (
+        answered { $($answered:ident($answered_request:ident) -> $answered_response:ident;)* }
+        told { $($told:ident($told_request:ident) -> $told_response:ident;)* }
+    ) => {
+        #[tonic::async_trait]
+        impl Projections for ProjectionService {
+            type WorkStream = Sent<v1::WorkResponse>;
+
+            async fn work(
+                &self,
+                request: Request<Streaming<v1::WorkRequest>>,
+            ) -> Result<Response<Self::WorkStream>, Status> {
+                Ok(Response::new(self.work_stream(request.into_inner())))
+            }
+
+            type SubscribeEffectsStream = Sent<v1::SubscribeEffectsResponse>;
+
+            async fn subscribe_effects(
+                &self,
+                request: Request<v1::SubscribeEffectsRequest>,
+            ) -> Result<Response<Self::SubscribeEffectsStream>, Status> {
+                let effects = self.calls.subscribe_effects(request.get_ref())?;
+                Ok(Response::new(sent(until_closing(effects, self.closing.clone()))))
+            }
+
+            $(
+                async fn $answered(
+                    &self,
+                    request: Request<v1::$answered_request>,
+                ) -> Result<Response<v1::$answered_response>, Status> {
+                    let patience = self.patience(&request);
+                    Ok(Response::new(self.calls.$answered(request.into_inner(), patience).await?))
+                }
+            )*
+
+            $(
+                async fn $told(
+                    &self,
+                    request: Request<v1::$told_request>,
+                ) -> Result<Response<v1::$told_response>, Status> {
+                    Ok(Response::new(self.calls.$told(request.get_ref())?))
+                }
+            )*
+        }
+    };
+}
+
+service! {
+    answered {
+        lease(LeaseRequest) -> LeaseResponse;
+        allocate(AllocateRequest) -> AllocateResponse;
+        commit(CommitRequest) -> CommitResponse;
+        renew(RenewRequest) -> RenewResponse;
+        release(ReleaseRequest) -> ReleaseResponse;
+        fail(FailRequest) -> FailResponse;
+        query(QueryRequest) -> QueryResponse;
+        list_dead_letters(ListDeadLettersRequest) -> ListDeadLettersResponse;
+        skip(SkipRequest) -> SkipResponse;
+    }
+    told {
+        list(ListRequest) -> ListResponse;
+        describe(DescribeRequest) -> DescribeResponse;
+        pause(PauseRequest) -> PauseResponse;
+        resume(ResumeRequest) -> ResumeResponse;
+        replay_dead_letters(ReplayDeadLettersRequest) -> ReplayDeadLettersResponse;
+        rebuild(RebuildRequest) -> RebuildResponse;
+        switch(SwitchRequest) -> SwitchResponse;
+        audit(AuditRequest) -> AuditResponse;
+    }
+}
