@@ -165,16 +165,19 @@ pub fn to_toml(definition: &Definition) -> String {
         TrustLevel::CheckEvents => 1,
         TrustLevel::TrustAll => 2,
     };
-    Table::from_iter([
+    let mut table = Table::from_iter([
         ("name".to_owned(), definition.name.as_str().into()),
         ("partitions".to_owned(), number(u64::from(definition.partitions.get()))),
         ("trust_level".to_owned(), number(trust_level)),
         ("idempotency".to_owned(), Value::Table(idempotency)),
         ("kinds".to_owned(), Value::Table(kinds.collect())),
         ("records".to_owned(), Value::Table(records.collect())),
-        ("projections".to_owned(), Value::Table(projections::tables(&definition.projections))),
-    ])
-    .to_string()
+    ]);
+    if !definition.projections.is_empty() {
+        let projections = projections::tables(&definition.projections);
+        table.insert("projections".to_owned(), Value::Table(projections));
+    }
+    table.to_string()
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ use crate::v1;
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 /// How long one lease waits before it is asked for again: whatever has changed meanwhile, it is looked at anew.
 const WAIT: Duration = Duration::from_secs(1);
+/// When to come back to a node that has just started.
+const SOON: Duration = Duration::from_millis(100);
 /// The answer is on its way before the caller's deadline.
 const MARGIN: Duration = Duration::from_millis(50);
 
@@ -257,9 +259,26 @@ impl ProjectionCalls {
         self.engine.watermark(domain).map_or(0, |mut waiter| waiter.watermark())
     }
 
+    /// Whether what it does not know may be decided already: a node that has just started has the definitions of its last
+    /// checkpoint, and the newer ones still before it. A worker that comes back first must not take that for an answer.
+    fn has_more_to_learn(&self) -> bool {
+        let replicator = self.engine.replicator();
+        let (leadership, progress) =
+            (replicator.leadership().borrow().clone(), *replicator.progress().borrow());
+        match leadership.leader {
+            _ if leadership.is_ready() => false,
+            Some(_) if !leadership.is_self => progress.dispatched < progress.committed,
+            _ => true,
+        }
+    }
+
     /// The engine does not repeat names; whoever asked has them.
     fn named(&self, error: ProjectionError, namespace: &str, projection: &str) -> Problem {
         match error {
+            ProjectionError::Unknown if self.has_more_to_learn() => {
+                let message = "the node does not know all yet that was decided before; ask again";
+                Problem::new(ProblemKind::Unavailable, "ACTUALIZING", message).after(SOON)
+            }
             ProjectionError::Unknown if self.engine.namespace(namespace).is_none() => {
                 Problem::no_namespace(namespace)
             }

@@ -19,8 +19,8 @@ export function show(page) {
   page.replaceChildren(
     h("section", {}, figures, curve.element, alarms),
     section("Namespaces", spaces, definitionForm(() => refresh())),
-    section("Projections", projections),
     section("Partitions", partitions),
+    section("Projections", projections),
   );
   let before;
   let known;

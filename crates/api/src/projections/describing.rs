@@ -27,10 +27,8 @@ impl ProjectionCalls {
         check.end()?;
         let question: [&[u8]; 2] = [b"projections", request.namespace.as_bytes()];
         let after = page::after(&question, &request.page_token)?;
-        if self.engine.namespace(&request.namespace).is_none() {
-            return Err(Problem::no_namespace(&request.namespace));
-        }
-        let mut found = self.engine.projections(&request.namespace)?;
+        let found = self.engine.projections(&request.namespace);
+        let mut found = found.map_err(|error| self.named(error, &request.namespace, ""))?;
         found.sort_by(|one, other| one.name.cmp(&other.name));
         found.retain(|report| after.as_deref().is_none_or(|after| report.name.as_str().as_bytes() > after));
         let has_more = found.len() > size;

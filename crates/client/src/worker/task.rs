@@ -48,6 +48,9 @@ impl<P: Projections> Task<P> {
     where
         W: Future<Output = Result<Changes, String>> + Send,
     {
+        if *self.stopped.borrow() {
+            return self.release().await;
+        }
         let workspace = self.slot.event.as_ref().map_or(0, |event| event.workspace);
         let rows = Rows::new(self.projections.clone(), self.place.clone(), workspace);
         let mut stopped = self.stopped.clone();

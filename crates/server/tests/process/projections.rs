@@ -215,7 +215,12 @@ async fn visible(process: &Process, projection: &str, events: u64) -> Vec<v1::Pr
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("it is never visible");
+    let request = v1::DescribeRequest {
+        namespace: "shop".to_owned(),
+        projection: projection.to_owned(),
+        ..Default::default()
+    };
+    panic!("it is never visible: {:#?}", client.describe(request).await.unwrap().domains);
 }
 
 type Model = BTreeMap<(u64, String), BTreeMap<String, i64>>;

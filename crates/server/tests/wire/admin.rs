@@ -118,7 +118,7 @@ async fn a_barrier_is_reached_or_says_what_blocks() {
     assert_eq!((blocked.blocked[0].namespace.as_str(), blocked.blocked[0].partition), ("shop", 1));
     let slot = v1::ProjectionSlot { projection: "stock".to_owned(), slot: 1 };
     let status = admin.wait_barrier(wait(vec![target(Target::Projection(slot))])).await.unwrap_err();
-    assert_eq!(status.code(), Code::Unimplemented);
+    assert_eq!(status.code(), Code::NotFound);
     let status = admin.wait_barrier(wait(vec![])).await.unwrap_err();
     assert_eq!(violations(&status), ["targets"]);
     let ask = |_| {

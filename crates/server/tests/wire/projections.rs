@@ -514,9 +514,40 @@ async fn limits_hold_and_what_is_beyond_them_is_told_by_field() {
     ] {
         assert_eq!((status.code(), &*problem(&status).reason), (Code::NotFound, reason));
     }
-    let (namespace, projection) = ("shop".to_owned(), "work".to_owned());
-    let status = projections.audit(v1::AuditRequest { namespace, projection }).await.unwrap_err();
-    assert_eq!(status.code(), Code::Unimplemented);
+    let (namespace, projection) = (|| "shop".to_owned(), || "work".to_owned());
+    let listed =
+        projections.list(v1::ListRequest { namespace: namespace(), page_size: 1001, ..Default::default() });
+    assert_eq!(violations(&listed.await.unwrap_err()), ["page_size"]);
+    let statuses = [
+        projections
+            .pause(v1::PauseRequest { namespace: namespace(), projection: projection() })
+            .await
+            .unwrap_err(),
+        projections
+            .resume(v1::ResumeRequest { namespace: namespace(), projection: projection() })
+            .await
+            .unwrap_err(),
+        projections
+            .replay_dead_letters(v1::ReplayDeadLettersRequest {
+                namespace: namespace(),
+                projection: projection(),
+            })
+            .await
+            .unwrap_err(),
+        projections
+            .rebuild(v1::RebuildRequest { namespace: namespace(), projection: projection() })
+            .await
+            .unwrap_err(),
+        projections
+            .switch(v1::SwitchRequest { namespace: namespace(), projection: projection() })
+            .await
+            .unwrap_err(),
+        projections
+            .audit(v1::AuditRequest { namespace: namespace(), projection: projection() })
+            .await
+            .unwrap_err(),
+    ];
+    assert!(statuses.iter().all(|status| status.code() == Code::Unimplemented), "{statuses:?}");
     node.stop().await;
 }
 
