@@ -299,6 +299,10 @@ impl Pump {
         let task = tokio::spawn(async move {
             loop {
                 told.notified().await;
+                let takes = log.write_takes();
+                if !takes.is_zero() {
+                    tokio::time::sleep(takes).await;
+                }
                 // A fault has poisoned the log and told everybody who waits.
                 if log.flush().is_err() {
                     return;
