@@ -27,9 +27,10 @@ use self::election::Election;
 use self::idem_1::{Idem1, Used};
 use self::num_1::Num1;
 use self::num_3::{Num3, Seen};
-use self::wm_1::Wm1;
+use self::wm_1::{Moment, Wm1};
 use crate::findings::Findings;
 use crate::sometimes::{Situation, Sometimes};
+use crate::world::life::Life;
 use crate::world::{Running, World};
 
 pub(crate) mod ack_1;
@@ -84,12 +85,13 @@ impl Checkers {
             let leadership = engine.replicator().leadership().borrow().clone();
             let progress = *engine.replicator().progress().borrow();
             let partitions = engine.partitions();
-            let era = (life.number, engine.replicator().statistics().snapshots_installed);
+            let installed = engine.replicator().statistics().snapshots_installed;
+            let moment = Moment { life: life.number, installed, now: world.trace.millis() };
             let mut state = self.state();
             self.tell("ELECTION", state.election.look(node, &leadership));
             self.tell("WM-1", state.wm_1.look_at_log(node, life.number, progress));
             for report in &partitions {
-                self.tell("WM-1", state.wm_1.look(node, era, report));
+                self.tell("WM-1", state.wm_1.look(node, moment, report));
                 self.saw_partition(world, node, report);
             }
             drop(state);
@@ -131,13 +133,14 @@ impl Checkers {
         self.state().election.newest()
     }
 
-    /// Takes in everything that is new in a view of a node. `life` tells its lives apart.
-    pub(crate) fn read(&self, node: NodeId, life: u64, view: &View, how: Reading) {
+    /// Takes in everything that is new in a view of one life of a node.
+    pub(crate) fn read(&self, life: &Life, view: &View, how: Reading) {
+        let (node, number) = (life.node, life.number);
         let partition = view.partition();
         let window = view.schema().map_or(u64::MAX, |schema| schema.definition().idempotency.window_ms);
         let mut state = self.state();
         let from = match state.read.get(&(node, partition)) {
-            Some((read, next)) if *read == life => *next,
+            Some((read, next)) if *read == number => *next,
             _ => PartitionOffset::FIRST,
         };
         match view.outcomes(from, usize::MAX, Direction::Forward) {
@@ -146,15 +149,20 @@ impl Checkers {
                     self.take_in(&mut state, node, partition, window, outcome);
                 }
                 if let Some(next) = outcomes.last().and_then(|last| last.header().partition_offset.next()) {
-                    state.read.insert((node, partition), (life, next));
+                    state.read.insert((node, partition), (number, next));
                 }
             }
             // Damage may show when it is read. It is named, and nothing wrong is said.
+            Err(_) if !life.is_on() => return,
             Err(_) if how.damaged => return self.sometimes.saw(Situation::DamageFound),
             Err(error) => self.tell("LOG-1", Err(format!("node {node}, partition {partition}: {error}"))),
         }
         if how.all_rows {
-            self.tell("NUM-3", state.num_3.rows(node, view));
+            let compared = state.num_3.rows(node, view);
+            // What cannot be read any more says nothing.
+            if life.is_on() {
+                self.tell("NUM-3", compared);
+            }
         }
     }
 

@@ -5,13 +5,14 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it talks to a terminal")]
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
 use gapless_sim::sometimes::{Occurrences, Situation};
 use gapless_sim::{Plan, Report, run};
+use gapless_types::mistakes::Mistake;
 
 const HELP: &str = "\
 Runs seeds of the simulator. Usage: cargo xtask sim [FLAGS]
@@ -21,6 +22,7 @@ Runs seeds of the simulator. Usage: cargo xtask sim [FLAGS]
   --seed S     this one alone
   --nodes K    clusters of so many nodes; otherwise each seed decides
   --jobs J     so many at once (2)
+  --mistakes   each known mistake, until a seed finds it; N seeds at most
   --twice      every seed two times, and the traces have to be the same
   --trace      every event on the way
   --quiet      only what was found, and the end";
@@ -31,6 +33,7 @@ struct Settings {
     count: u64,
     nodes: Option<u64>,
     jobs: u64,
+    mistakes: bool,
     twice: bool,
     trace: bool,
     quiet: bool,
@@ -61,6 +64,9 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if settings.mistakes {
+        return find_mistakes(&settings);
+    }
     let (began, next, total) = (Instant::now(), AtomicU64::new(0), Mutex::new(Total::default()));
     thread::scope(|scope| {
         for _ in 0..settings.jobs {
@@ -86,6 +92,7 @@ fn settings(arguments: impl Iterator<Item = String>) -> Result<Option<Settings>,
         count: 500,
         nodes: None,
         jobs: 2,
+        mistakes: false,
         twice: false,
         trace: false,
         quiet: false,
@@ -103,6 +110,7 @@ fn settings(arguments: impl Iterator<Item = String>) -> Result<Option<Settings>,
             "--seed" => (settings.from, settings.count, settings.alone) = (number()?, 1, true),
             "--nodes" => settings.nodes = Some(number()?),
             "--jobs" => settings.jobs = number()?.max(1),
+            "--mistakes" => settings.mistakes = true,
             "--twice" => settings.twice = true,
             "--trace" => settings.trace = true,
             "--quiet" => settings.quiet = true,
@@ -111,6 +119,37 @@ fn settings(arguments: impl Iterator<Item = String>) -> Result<Option<Settings>,
         }
     }
     Ok(Some(settings))
+}
+
+/// Runs seeds with each of the known mistakes, until one finds it.
+fn find_mistakes(settings: &Settings) -> ExitCode {
+    let (next, missed) = (AtomicUsize::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for _ in 0..settings.jobs {
+            scope.spawn(|| {
+                while let Some(mistake) = Mistake::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let seeds = settings.from..settings.from + settings.count;
+                    let plan = |seed| Plan::new(seed, settings.nodes).making(*mistake);
+                    let found =
+                        seeds.map(|seed| run(plan(seed), false)).find(|report| !report.findings.is_empty());
+                    match found.as_ref().and_then(|report| Some((report, report.findings.first()?))) {
+                        Some((report, finding)) => {
+                            let (seed, nodes) = (report.plan.seed, report.plan.nodes);
+                            println!("{mistake:?}: seed {seed}, {nodes} nodes: {finding}");
+                        }
+                        None => {
+                            println!("{mistake:?}: not found by {} seeds", settings.count);
+                            missed.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    match missed.into_inner() {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
 }
 
 fn run_seed(settings: &Settings, seed: u64) -> Vec<Report> {

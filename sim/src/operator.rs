@@ -117,3 +117,30 @@ pub(crate) async fn change_catalog(stage: &Stage, chance: &mut fastrand::Rng) {
         _ = tokio::time::timeout(PATIENCE, change) => {}
     }
 }
+
+/// Lets every partition take writes again: whoever froze one may have lost the leader before he could thaw it.
+pub(crate) async fn thaw_all(stage: &Stage) {
+    for _ in 0..TRIES {
+        if stage.world.findings.any() {
+            return;
+        }
+        if let Some(leader) = stage.world.leader() {
+            let partitions = leader.engine.partitions();
+            let thaw = async {
+                for report in &partitions {
+                    leader.engine.thaw(report.partition).await?;
+                }
+                Ok::<(), gapless_engine::CatalogError>(())
+            };
+            let thawed = tokio::select! {
+                biased;
+                () = leader.life.ended() => continue,
+                thawed = thaw => thawed,
+            };
+            if thawed.is_ok() {
+                return;
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}

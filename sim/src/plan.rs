@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use gapless_types::mistakes::Mistake;
+
 use crate::world::network::Weather;
 
 /// A kind of trouble.
@@ -88,6 +90,8 @@ impl Trouble {
 pub struct Plan {
     /// The seed.
     pub seed: u64,
+    /// What the program is told to do wrong, to see that it is found.
+    pub mistake: Option<Mistake>,
     /// Voters that found the cluster.
     pub nodes: u64,
     /// How long there is trouble, in simulated time.
@@ -110,6 +114,8 @@ pub struct Plan {
     pub checkpoint_interval: Duration,
     /// Entries that may wait for a partition.
     pub queue_entries: usize,
+    /// Writes to a partition that are admitted at once.
+    pub admitted: u64,
     /// Outcomes that a leader recalls.
     pub recalled: usize,
     /// How long a write of the replicated log takes, in microseconds; drawn for each node up to this.
@@ -135,6 +141,7 @@ impl Plan {
         let stormy = chance.bool();
         Self {
             seed,
+            mistake: None,
             nodes,
             trouble_lasts: Duration::from_millis(chance.u64(3_000..12_000)),
             pace: chance.u64(100..1_500),
@@ -150,9 +157,37 @@ impl Plan {
             max_retained_bytes: if nodes > 1 && chance.bool() { 1 } else { u64::MAX },
             checkpoint_interval: Duration::from_millis([50, 200, 1_000][chance.usize(..3)]),
             queue_entries: [1, 4, 16 << 10][chance.usize(..3)],
+            admitted: [2, 4, 16_384, 16_384][chance.usize(..4)],
             recalled: [1, 100, 100_000][chance.usize(..3)],
             write_takes: [0, 200, 5_000, 20_000][chance.usize(..4)],
         }
+    }
+
+    /// The same, with a program that makes a mistake.
+    #[must_use]
+    pub fn making(self, mistake: Mistake) -> Self {
+        Self { mistake: Some(mistake), ..self }
+    }
+
+    /// A seed with the troubles in which a mistake shows, and with that mistake.
+    #[must_use]
+    pub fn focused_on(mistake: Mistake, seed: u64) -> Self {
+        let nodes = if mistake == Mistake::RetryFailedSync { 1 } else { 3 };
+        let plan = Self::new(seed, Some(nodes)).making(mistake);
+        let troubles = match mistake {
+            Mistake::AcknowledgeBeforeSync
+            | Mistake::RollBackToLaggingPartition
+            | Mistake::CutBelowSlowPartition
+            | Mistake::CheckpointBeforeSync => vec![Trouble::Crash, Trouble::CrashAll],
+            Mistake::RetryFailedSync => vec![Trouble::CrashAll, Trouble::FailingDisk],
+            Mistake::IdempotencyInCacheOnly | Mistake::CounterEvictedWithKey | Mistake::OwnClockAtApply => {
+                vec![Trouble::Crash]
+            }
+            Mistake::ReadWithoutQuorum => vec![Trouble::Partition],
+            Mistake::ForgottenVote => vec![Trouble::Crash, Trouble::CrashAll, Trouble::Partition],
+            Mistake::VoteWithLostTail => vec![Trouble::Crash, Trouble::Partition, Trouble::Damage],
+        };
+        Self { troubles, pace: plan.pace.min(500), ..plan }
     }
 
     /// Whether the seed has a kind of trouble.

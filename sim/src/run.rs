@@ -11,19 +11,19 @@
 use std::cell::RefCell;
 use std::panic;
 use std::path::PathBuf;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Once, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use gapless_engine::Consistency;
-use gapless_types::PartitionId;
+use gapless_types::{PartitionId, mistakes};
 use tokio::runtime::{Builder, RngSeed};
 use tokio::task::JoinHandle;
 
 use crate::checkers::{Checkers, Counts, Reading, log_1};
 use crate::findings::Finding;
 use crate::plan::Plan;
-use crate::sometimes::Occurrences;
+use crate::sometimes::{Occurrences, Situation};
 use crate::trace::{Fingerprint, note};
 use crate::workload::{BRIEF, BRIEF_WINDOW, SEASONAL, SHOP, Stage, reader, writer};
 use crate::world::{Running, SeatState, World};
@@ -31,6 +31,9 @@ use crate::{operator, supervisor, troubles};
 
 /// Longest simulated time that everything takes once there is no trouble any more.
 const CALM: Duration = Duration::from_secs(180);
+
+/// Longest real time of a run. It decides nothing but when a run is given up that would never end.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What came of a run.
 #[derive(Clone, Debug)]
@@ -60,20 +63,46 @@ thread_local! {
 #[must_use]
 pub fn run(plan: Plan, keep_lines: bool) -> Report {
     watch_panics();
-    let name = format!("seed {}", plan.seed);
+    let (name, given) = (format!("seed {}", plan.seed), plan.clone());
+    let (tell, told) = mpsc::channel();
     let thread = thread::Builder::new().name(name).spawn(move || {
         PANICS.set(Some(Vec::new()));
         fastrand::seed(plan.seed);
+        mistakes::make(plan.mistake);
         let seed = RngSeed::from_bytes(&plan.seed.to_le_bytes());
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).rng_seed(seed).build();
         let runtime = runtime.expect("a runtime without threads needs nothing that can be missing");
         let report = runtime.block_on(simulate(plan, keep_lines));
         drop(runtime);
         PANICS.set(None);
-        report
+        // Nobody waits for a run that took too long.
+        let _ = tell.send(report);
     });
     let thread = thread.expect("the machine has room for a thread");
-    thread.join().unwrap_or_else(|panic| panic::resume_unwind(panic))
+    match told.recv_timeout(PATIENCE) {
+        Ok(report) => report,
+        Err(mpsc::RecvTimeoutError::Timeout) => Report::of_one_without_end(given),
+        Err(mpsc::RecvTimeoutError::Disconnected) => match thread.join() {
+            Ok(()) => unreachable!("a run that ends tells what came of it"),
+            Err(panic) => panic::resume_unwind(panic),
+        },
+    }
+}
+
+impl Report {
+    /// Tasks kept each other awake for ever, so that simulated time stood still.
+    fn of_one_without_end(plan: Plan) -> Self {
+        let what = format!("no end after {PATIENCE:?} of real time: simulated time stands still");
+        Self {
+            plan,
+            findings: vec![Finding { invariant: "LIVE", what, at: 0 }],
+            fingerprint: Fingerprint { hash: 0, events: 0 },
+            occurrences: Occurrences::new(),
+            counts: Counts::default(),
+            simulated: 0,
+            lines: Vec::new(),
+        }
+    }
 }
 
 /// Panics of threads that run a seed are findings; those of others go where they always went.
@@ -106,9 +135,7 @@ async fn simulate(plan: Plan, keep_lines: bool) -> Report {
     for task in &background {
         task.abort();
     }
-    for panic in PANICS.with(|panics| panics.borrow_mut().as_mut().map(std::mem::take)).unwrap_or_default() {
-        world.findings.add("PANIC", panic);
-    }
+    tell_panics(&world);
     let report = Report {
         plan: world.plan.clone(),
         findings: world.findings.all(),
@@ -122,10 +149,19 @@ async fn simulate(plan: Plan, keep_lines: bool) -> Report {
     report
 }
 
+fn tell_panics(world: &World) {
+    let panics = PANICS.with(|panics| panics.borrow_mut().as_mut().map(std::mem::take));
+    for panic in panics.unwrap_or_default() {
+        world.findings.add("PANIC", panic);
+    }
+}
+
 async fn look_at_steps(stage: Arc<Stage>) {
-    loop {
+    // What was found is told, and that happens, too: it is looked at no more.
+    while !stage.world.findings.any() {
         stage.world.trace.happened().await;
         stage.checkers.look(&stage.world);
+        tell_panics(&stage.world);
     }
 }
 
@@ -152,6 +188,9 @@ async fn live(stage: &Arc<Stage>) {
         return;
     }
     if tokio::time::timeout(CALM, finish(stage, clients)).await.is_err() {
+        if stands_still_by_design(world) {
+            return world.sometimes.saw(Situation::StoodStill);
+        }
         let (counts, nodes) = (stage.checkers.counts(), nodes(world));
         world.findings.add("LIVE", format!("{CALM:?} without trouble were not enough: {counts:?}, {nodes}"));
         return;
@@ -171,10 +210,13 @@ async fn finish(stage: &Arc<Stage>, clients: Vec<JoinHandle<()>>) {
             world.seats().iter().filter(|(_, seat)| seat.damaged).map(|(node, _)| *node).collect();
         for node in damaged {
             if !is_retired(world, node) {
+                // As long as it runs it may lead, and a leader with a damaged partition has no snapshot for anybody.
+                world.retire_now(node);
                 operator::add(stage, Some(node)).await;
             }
         }
     }
+    operator::thaw_all(stage).await;
     for client in clients {
         let _ = client.await;
     }
@@ -215,7 +257,7 @@ async fn read_everywhere(stage: &Stage, partition: PartitionId) {
                     stage.world.findings.add("ACK-1", what);
                 }
                 let how = Reading { all_rows: true, damaged: false };
-                stage.checkers.read(leader.life.node, leader.life.number, &view, how);
+                stage.checkers.read(&leader.life, &view, how);
                 break view;
             }
         }
@@ -231,7 +273,7 @@ async fn read_everywhere(stage: &Stage, partition: PartitionId) {
                 None => break,
                 Some(Ok(view)) => {
                     let how = Reading { all_rows: true, damaged: false };
-                    stage.checkers.read(node.life.node, node.life.number, &view, how);
+                    stage.checkers.read(&node.life, &view, how);
                     break;
                 }
                 Some(Err(_)) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -289,6 +331,14 @@ async fn await_leader(world: &World) -> Option<Running> {
     }
 }
 
+/// A voter whose disk is damaged does not open, and another one lost the end of its log: it does not vote before it has passed that,
+/// unless all voters are there. Nobody can go on until somebody decides what is to be given up.
+fn stands_still_by_design(world: &World) -> bool {
+    let refused = world.seats().values().any(|seat| seat.damaged && seat.refused.is_some());
+    let is_suspect = |node: &Running| node.engine.replicator().statistics().suspect.is_some();
+    refused && world.leader().is_none() && world.running().iter().any(is_suspect)
+}
+
 /// What every node says of itself, for whoever has to find out why nothing goes on.
 fn nodes(world: &World) -> String {
     let shown = |(node, seat): (&gapless_consensus::NodeId, &crate::world::Seat)| match &seat.state {
@@ -307,7 +357,10 @@ fn nodes(world: &World) -> String {
                 })
                 .collect();
             let voters = engine.replicator().members().all_voters();
-            format!("node {node} {leadership:?} {voters:?} {partitions:?} {:?}", engine.alarms().last())
+            let (progress, suspect) =
+                (*engine.replicator().progress().borrow(), engine.replicator().statistics().suspect);
+            let alarm = engine.alarms().pop();
+            format!("node {node} {leadership:?} {voters:?} {progress:?} {suspect:?} {partitions:?} {alarm:?}")
         }
     };
     world.seats().iter().map(shown).collect::<Vec<_>>().join("; ")

@@ -90,6 +90,9 @@ pub enum Situation {
     Paused,
     /// A partition's files could not be written, and the others went on.
     PartitionBroken,
+    /// Nobody could lead until an operator decides: one disk was damaged, and another node had lost the end of its log. Rare, so that
+    /// it need not occur.
+    StoodStill,
 }
 
 impl Situation {

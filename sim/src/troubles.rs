@@ -26,7 +26,9 @@ pub(crate) async fn run(stage: Arc<Stage>, mut chance: fastrand::Rng) {
         tokio::time::sleep(Duration::from_millis(chance.u64(1..=plan.pace))).await;
         let Some(trouble) = chance.choice(plan.troubles.iter()).copied() else { continue };
         note!(stage.world.trace, "trouble {trouble:?}");
-        make(&stage, trouble, &mut chance).await;
+        // What lasts for a while does so beside what comes next.
+        let (stage, mut chance) = (stage.clone(), chance.fork());
+        tokio::spawn(async move { make(&stage, trouble, &mut chance).await });
     }
 }
 
@@ -63,7 +65,7 @@ async fn make(stage: &Arc<Stage>, trouble: Trouble, chance: &mut fastrand::Rng) 
         }
         Trouble::FullDisk => fill_disk(stage, node.life.node, chance).await,
         Trouble::BrokenPartition => break_partition(stage, &node, chance).await,
-        Trouble::Damage => damage(stage, node.life.node, chance),
+        Trouble::Damage => damage(stage, &node, chance),
         Trouble::Clock => {
             let off = chance.i64(-60_000..60_000);
             world.with_seat(node.life.node, |seat| seat.clock.set_off(off));
@@ -91,7 +93,6 @@ fn crash(stage: &Stage, node: Running, chance: &mut fastrand::Rng) {
         0 => victim.life.end(),
         1 => world.trace.trip_after(chance.u64(..300), victim.life),
         _ => {
-            world.sometimes.saw(Situation::CrashDuringDiskOperation);
             let more = chance.u64(1..60);
             world.with_seat(victim.life.node, |seat| seat.disk.cut_at(seat.disk.operations() + more));
         }
@@ -102,6 +103,9 @@ fn crash(stage: &Stage, node: Running, chance: &mut fastrand::Rng) {
 async fn restart_loop(stage: &Stage, node: NodeId, chance: &mut fastrand::Rng) {
     for _ in 0..chance.u8(2..6) {
         let more = chance.u64(1..80);
+        if stage.is_calm() {
+            return;
+        }
         stage.world.with_seat(node, |seat| seat.disk.cut_at(seat.disk.operations() + more));
         tokio::time::sleep(Duration::from_millis(chance.u64(..1_500))).await;
     }
@@ -144,9 +148,6 @@ fn fail_disk(stage: &Stage, node: &Running, chance: &mut fastrand::Rng) {
         Fault::Any,
     ];
     let kind = kinds[chance.usize(..kinds.len())];
-    if kind == kinds[0] {
-        stage.world.sometimes.saw(Situation::SyncFailed);
-    }
     let more = chance.u64(1..40);
     stage.world.with_seat(node.life.node, |seat| seat.disk.fail_at(seat.disk.operations() + more, kind));
 }
@@ -154,7 +155,6 @@ fn fail_disk(stage: &Stage, node: &Running, chance: &mut fastrand::Rng) {
 /// Leaves little room on a disk for a while.
 async fn fill_disk(stage: &Stage, node: NodeId, chance: &mut fastrand::Rng) {
     let world = &stage.world;
-    world.sometimes.saw(Situation::DiskFull);
     let room = chance.u64(..200_000);
     world.with_seat(node, |seat| {
         // What is used is not told, so it is found: nothing more fits than now.
@@ -178,14 +178,18 @@ async fn break_partition(stage: &Stage, node: &Running, chance: &mut fastrand::R
 }
 
 /// Lets bits rot on one node, which stays the only one until it is replaced.
-fn damage(stage: &Stage, node: NodeId, chance: &mut fastrand::Rng) {
-    let world = &stage.world;
+fn damage(stage: &Stage, running: &Running, chance: &mut fastrand::Rng) {
+    let (world, node) = (&stage.world, running.life.node);
     if stage.operating.try_lock().is_err() {
         return;
     }
     let others = world.seats().iter().any(|(other, seat)| *other != node && seat.damaged);
-    if others {
+    let members = running.engine.replicator().members();
+    if others || members.voters.iter().any(|voters| voters.len() < 3) {
         return;
+    }
+    if chance.u8(..3) == 0 {
+        return damage_tail(stage, running, chance);
     }
     let lies = chance.bool();
     let count = chance.u8(1..4);
@@ -203,6 +207,20 @@ fn damage(stage: &Stage, node: NodeId, chance: &mut fastrand::Rng) {
     note!(world.trace, "node {node}: lies {lies}, damage {damage:?}");
 }
 
+/// A node loses the end of its replicated log, which was synced, and comes back without it.
+fn damage_tail(stage: &Stage, running: &Running, chance: &mut fastrand::Rng) {
+    let (world, node) = (&stage.world, running.life.node);
+    let damaged = world.with_seat(node, |seat| {
+        let (path, offset) =
+            seat.last_log_write.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()?;
+        seat.damaged = true;
+        let flipped = seat.disk.flip_bit(&path, offset + chance.u64(..64), chance.u8(..8));
+        Some((path, offset, flipped.is_ok()))
+    });
+    note!(world.trace, "node {node} loses the end of its log: {damaged:?}");
+    running.life.end();
+}
+
 /// One node joins, or one leaves.
 fn members(stage: &Arc<Stage>, chance: &mut fastrand::Rng) {
     let grows = chance.bool();
@@ -212,6 +230,10 @@ fn members(stage: &Arc<Stage>, chance: &mut fastrand::Rng) {
     let stage = stage.clone();
     tokio::spawn(async move {
         let Ok(_operating) = stage.operating.try_lock() else { return };
+        // Whoever is damaged may never come back: fewer voters would have to do without him.
+        if stage.world.seats().values().any(|seat| seat.damaged) {
+            return;
+        }
         match voters.len() {
             count if grows && count < 5 => {
                 operator::add(&stage, None).await;

@@ -19,7 +19,7 @@ use gapless_log::{Drive, LogId};
 use tokio::time::Instant;
 
 use self::clock::SimulatedClock;
-use self::disk::{Broken, Lies, LifeDisk};
+use self::disk::{Broken, LastWrite, Lies, LifeDisk};
 use self::life::Life;
 use self::network::SimulatedNetwork;
 use crate::findings::Findings;
@@ -59,6 +59,7 @@ pub(crate) struct Seat {
     /// All that were broken once.
     pub(crate) were_broken: BTreeSet<String>,
     pub(crate) lies: Lies,
+    pub(crate) last_log_write: LastWrite,
     pub(crate) start: Start,
     pub(crate) lives: u64,
     pub(crate) state: SeatState,
@@ -142,6 +143,7 @@ impl World {
             broken: Broken::default(),
             were_broken: BTreeSet::new(),
             lies: Lies::default(),
+            last_log_write: LastWrite::default(),
             start,
             lives: 0,
             state: SeatState::Down { until: Instant::now() },
@@ -197,7 +199,9 @@ impl World {
             life: life.clone(),
             broken: seat.broken.clone(),
             lies: seat.lies.clone(),
+            last_log_write: seat.last_log_write.clone(),
             trace: self.trace.clone(),
+            sometimes: self.sometimes.clone(),
         });
         let (network, attached) = (self.network.clone(), life.clone());
         config.attach = Some(Arc::new(move |inbound| network.attach(&attached, inbound)));
@@ -223,6 +227,7 @@ impl World {
         config.housekeeping.max_retained_bytes = plan.max_retained_bytes;
         config.queue = QueueLimits { entries: plan.queue_entries, ..QueueLimits::default() };
         config.recall.outcomes = plan.recalled;
+        config.admission.partition.operations = plan.admitted;
         config
     }
 

@@ -19,9 +19,13 @@ pub(crate) fn check(node: NodeId, progress: Progress, partitions: &[PartitionRep
         ));
     }
     for report in partitions {
-        // What is applied behind the checkpoint is in front of the cut only if the last of it is.
+        // What is applied behind the checkpoint is in front of the cut only if the last of it is. A life that has made no
+        // checkpoint yet does not say which one it began with.
         let marks = report.marks;
-        if marks.checkpoint < marks.applied && marks.applied_index.is_some_and(|index| index <= cut) {
+        if marks.checkpoint.is_some()
+            && marks.checkpoint < marks.applied
+            && marks.applied_index.is_some_and(|index| index <= cut)
+        {
             return Err(format!(
                 "node {node} has cut its log up to {cut}, but partition {} has no checkpoint of it: {marks:?}",
                 report.partition

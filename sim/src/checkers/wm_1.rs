@@ -10,20 +10,37 @@ use gapless_engine::PartitionReport;
 use gapless_engine::watermarks::Marks;
 use gapless_types::PartitionId;
 
-/// One life of a node, and how many snapshots it has installed. What a snapshot brings stands in other files: how much of it is synced
-/// and in a checkpoint is told anew.
-pub(crate) type Era = (u64, u64);
+/// A moment in one life of a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) life: u64,
+    /// Snapshots that it has installed.
+    pub(crate) installed: u64,
+    /// Milliseconds.
+    pub(crate) now: u64,
+}
+
+/// A snapshot brings other files, and what the node had is what they have: marks fall then. So long it may take until the node says
+/// that it has installed one.
+const INSTALLING: u64 = 2_000;
 
 /// The marks of the lives that run.
 #[derive(Debug, Default)]
 pub(crate) struct Wm1 {
-    marks: BTreeMap<(NodeId, PartitionId), (Era, Marks)>,
+    marks: BTreeMap<(NodeId, PartitionId), (Moment, Marks)>,
     progress: BTreeMap<NodeId, (u64, Progress)>,
+    /// Marks that fell, and no snapshot is known to be the reason.
+    fallen: BTreeMap<(NodeId, PartitionId), (Moment, String)>,
 }
 
 impl Wm1 {
     /// Looks at a partition of one life of a node.
-    pub(crate) fn look(&mut self, node: NodeId, era: Era, report: &PartitionReport) -> Result<(), String> {
+    pub(crate) fn look(
+        &mut self,
+        node: NodeId,
+        moment: Moment,
+        report: &PartitionReport,
+    ) -> Result<(), String> {
         let (partition, now) = (report.partition, report.marks);
         if now.checkpoint > now.synced {
             return Err(format!("LOG-2: node {node}, partition {partition}: {now:?}"));
@@ -31,29 +48,32 @@ impl Wm1 {
         if !now.are_ordered() {
             return Err(format!("node {node}, partition {partition}: {now:?}"));
         }
-        let before = self.marks.insert((node, partition), (era, now));
-        let Some(((life, installed), before)) = before.filter(|((life, _), _)| *life == era.0) else {
-            return Ok(());
+        let place = (node, partition);
+        let before = self.marks.insert(place, (moment, now));
+        let same = |(before, _): &(Moment, Marks)| {
+            (before.life, before.installed) == (moment.life, moment.installed)
         };
-        let falls = now.highest < before.highest
-            || now.durable < before.durable
-            || now.applied < before.applied
-            || (life, installed) == era
-                && (now.synced < before.synced
-                    || now.checkpoint < before.checkpoint
-                    || now.snapshot < before.snapshot);
-        if falls {
-            return Err(format!("node {node}, partition {partition}: {before:?} falls to {now:?}"));
+        if let Some((_, before)) = before.filter(same)
+            && falls(&before, &now)
+        {
+            let what = format!("node {node}, partition {partition}: {before:?} falls to {now:?}");
+            self.fallen.entry(place).or_insert((moment, what));
         }
-        Ok(())
+        match self.fallen.get(&place) {
+            Some((fell, _)) if fell.life != moment.life || fell.installed != moment.installed => {
+                self.fallen.remove(&place);
+                Ok(())
+            }
+            Some((fell, what)) if moment.now > fell.now + INSTALLING => Err(what.clone()),
+            _ => Ok(()),
+        }
     }
 
     /// Looks at the replicated log of one life of a node.
     pub(crate) fn look_at_log(&mut self, node: NodeId, life: u64, now: Progress) -> Result<(), String> {
         let ordered = now.snapshot <= now.dispatched
             && now.dispatched <= now.committed
-            && now.dispatched <= now.durable.max(now.snapshot)
-            && now.durable <= now.appended.max(now.snapshot);
+            && now.dispatched <= now.durable.max(now.snapshot);
         if !ordered {
             return Err(format!("the log of node {node}: {now:?}"));
         }
@@ -68,4 +88,13 @@ impl Wm1 {
         }
         Ok(())
     }
+}
+
+fn falls(before: &Marks, now: &Marks) -> bool {
+    now.highest < before.highest
+        || now.durable < before.durable
+        || now.applied < before.applied
+        || now.synced < before.synced
+        || now.checkpoint < before.checkpoint
+        || now.snapshot < before.snapshot
 }

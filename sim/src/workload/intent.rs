@@ -45,6 +45,11 @@ impl Intent {
         }
     }
 
+    /// The same write to the same workspace under a key that was used long ago.
+    pub(crate) fn under_key_of(self, old: &Self) -> Self {
+        Self { key: old.key, workspace: old.workspace, ..self }
+    }
+
     /// Another request under the same key.
     pub(crate) fn with_other_body(&self) -> Self {
         Self { payload: format!("{{\"instead_of\":{}}}", self.id), ..self.clone() }

@@ -21,6 +21,9 @@ pub(crate) async fn run(stage: Arc<Stage>, mut chance: fastrand::Rng) {
     while !stage.is_calm() && !stage.world.findings.any() {
         tokio::time::sleep(Duration::from_millis(chance.u64(..60))).await;
         let Some(node) = choose(&stage, &mut chance) else { continue };
+        if node.engine.alarms().iter().any(|alarm| alarm.contains("giving up leadership")) {
+            stage.world.sometimes.saw(Situation::ClockGaveUp);
+        }
         let partitions: Vec<PartitionId> =
             node.engine.partitions().iter().map(|report| report.partition).collect();
         let Some(partition) = chance.choice(partitions.iter()).copied() else { continue };
@@ -75,7 +78,7 @@ async fn linearizable(stage: &Stage, node: &Running, partition: PartitionId, cha
 fn read(stage: &Stage, node: &Running, view: &View, chance: &mut fastrand::Rng) {
     let damaged = stage.world.is_damaged(node.life.node);
     let how = Reading { all_rows: !damaged && chance.u8(..4) == 0, damaged };
-    stage.checkers.read(node.life.node, node.life.number, view, how);
+    stage.checkers.read(&node.life, view, how);
 }
 
 /// Shows what the node has.

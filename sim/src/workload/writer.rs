@@ -2,14 +2,16 @@
 //!
 //! Must not know: which node is in trouble.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_engine::{WriteError, WriteOptions};
 use gapless_partition::{Outcome, RefusalCode};
+use tokio::time::Instant;
 
 use super::intent::Intent;
-use super::{BRIEF, CALM_WRITES, SEASONAL, SHOP, Stage};
+use super::{BRIEF, BRIEF_WINDOW, CALM_WRITES, SEASONAL, SHOP, Stage};
 use crate::sometimes::Situation;
 use crate::trace::note;
 use crate::world::Running;
@@ -27,6 +29,7 @@ enum Attempt {
 pub(crate) async fn run(stage: Arc<Stage>, number: u64, mut chance: fastrand::Rng) {
     let client = format!("writer {number}");
     let mut left = CALM_WRITES;
+    let mut brief: VecDeque<(Instant, Intent)> = VecDeque::new();
     loop {
         if stage.is_calm() {
             if left == 0 {
@@ -39,7 +42,16 @@ pub(crate) async fn run(stage: Arc<Stage>, number: u64, mut chance: fastrand::Rn
             2 if !stage.is_calm() => SEASONAL,
             _ => SHOP,
         };
-        let intent = Intent::new(stage.next_intent(), namespace, &client, &mut chance);
+        let mut intent = Intent::new(stage.next_intent(), namespace, &client, &mut chance);
+        if namespace == BRIEF {
+            // A key that should be forgotten by now is used again, for something else.
+            let is_old =
+                |(when, _): &mut (Instant, Intent)| when.elapsed() > Duration::from_millis(2 * BRIEF_WINDOW);
+            if let Some((_, old)) = brief.pop_front_if(is_old) {
+                intent = intent.under_key_of(&old);
+            }
+            brief.push_back((Instant::now(), intent.clone()));
+        }
         stage.checkers.ask(intent.id, intent.key);
         match namespace {
             SHOP => shop(&stage, &intent, &mut chance).await,
@@ -63,7 +75,8 @@ async fn shop(stage: &Arc<Stage>, intent: &Intent, chance: &mut fastrand::Rng) {
     if chance.u8(..10) == 0 {
         insist(stage, intent, chance).await;
     }
-    if chance.u8(..10) == 0 {
+    // What was found ends the run, and nobody insists any more.
+    if chance.u8(..10) == 0 && !stage.world.findings.any() {
         reuse(stage, intent, chance).await;
     }
 }

@@ -17,6 +17,7 @@ use gapless_log::io::{DirectoryLock, File, Io, OpenMode};
 use twox_hash::XxHash3_64;
 
 use super::life::Life;
+use crate::sometimes::{Situation, Sometimes};
 use crate::trace::{Trace, note};
 
 /// The directory of the partition whose files cannot be written, if one is broken.
@@ -26,6 +27,9 @@ pub(crate) type Broken = Arc<Mutex<Option<String>>>;
 /// its disks, and no log can tell a last write that was never made from one that was never asked for.
 pub(crate) type Lies = Arc<Mutex<Vec<bool>>>;
 
+/// File and offset of the last write to the replicated log.
+pub(crate) type LastWrite = Arc<Mutex<Option<(PathBuf, u64)>>>;
+
 /// A disk as one life sees it.
 #[derive(Clone)]
 pub(crate) struct LifeDisk {
@@ -33,7 +37,9 @@ pub(crate) struct LifeDisk {
     pub(crate) life: Arc<Life>,
     pub(crate) broken: Broken,
     pub(crate) lies: Lies,
+    pub(crate) last_log_write: LastWrite,
     pub(crate) trace: Trace,
+    pub(crate) sometimes: Sometimes,
 }
 
 impl LifeDisk {
@@ -44,6 +50,7 @@ impl LifeDisk {
         }
         let result = operation();
         if result.as_ref().is_err_and(is_power_cut) {
+            self.sometimes.saw(Situation::CrashDuringDiskOperation);
             self.life.end();
         }
         result
@@ -66,7 +73,15 @@ impl LifeDisk {
         };
         let verdict = match &result {
             Ok(_) => "done".to_owned(),
-            Err(error) => error.to_string(),
+            Err(error) => {
+                if what == "sync" && !is_power_cut(error) {
+                    self.sometimes.saw(Situation::SyncFailed);
+                }
+                if error.kind() == io::ErrorKind::StorageFull {
+                    self.sometimes.saw(Situation::DiskFull);
+                }
+                error.to_string()
+            }
         };
         let (life, path) = (&self.life, path.display());
         note!(self.trace, "disk {} {what} {path} {details:?} {verdict}", life.node);
@@ -76,8 +91,12 @@ impl LifeDisk {
 
 impl LifeDisk {
     /// Plans a lie for the write that comes now, if one is due.
-    fn lie(&self, path: &Path) {
+    fn lie(&self, path: &Path, offset: u64) {
         if path.iter().any(|part| part.to_str() == Some("consensus")) {
+            // It was opened under the name that segments have while they are prepared.
+            let name = path.to_string_lossy().replace(".new.tmp", ".segment");
+            let last = Some((PathBuf::from(name), offset));
+            *self.last_log_write.lock().unwrap_or_else(PoisonError::into_inner) = last;
             return;
         }
         match self.lies.lock().unwrap_or_else(PoisonError::into_inner).pop() {
@@ -157,7 +176,7 @@ impl File for LifeFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let details = (offset, XxHash3_64::oneshot(bytes));
-        self.disk.lie(&self.path);
+        self.disk.lie(&self.path, offset);
         self.disk.change("write", &self.path, details, || self.file.write_at(bytes, offset))
     }
 

@@ -276,9 +276,9 @@ impl Link for Wire {
         let to = self.route.to;
         self.call_again(&request);
         let asked = async move {
-            let peer = self.forth("call").await?;
+            let peer = self.forth(&format!("{request:?}")).await?;
             let response = peer.inbound.call(&self.route, request).await?;
-            self.back(&peer.life, "answer").await?;
+            self.back(&peer.life, &format!("{response:?}")).await?;
             Ok(response)
         };
         Box::pin(
