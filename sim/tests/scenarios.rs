@@ -5,11 +5,19 @@
 use gapless_sim::{Plan, run};
 
 /// Seed, nodes, and what it found when it did.
-const FOUND: &[(u64, u64, &str)] = &[(
-    3,
-    3,
-    "a leader without a quorum refused a write at once, the write came again at once, and nothing else was heard any more",
-)];
+const FOUND: &[(u64, u64, &str)] = &[
+    (2, 3, "marks of a partition fell when a snapshot was installed"),
+    (
+        3,
+        3,
+        "a write that a leader without a quorum refused came again at once, and nothing else was heard any more",
+    ),
+    (4, 5, "writers that lost their leader were told in an order of chance"),
+    (12, 3, "a follower got what was behind the cut of a log as if it followed"),
+    (172, 5, "a snapshot took a partition back behind what it had applied"),
+    (321, 3, "a log that failed ended what was to be dispatched"),
+    (393, 5, "the same, after a sync that failed"),
+];
 
 /// Seeds that nothing is known of. More of them: `cargo xtask sim`.
 const SEEDS: std::ops::Range<u64> = 100..112;
