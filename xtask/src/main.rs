@@ -11,6 +11,7 @@ mod dev;
 mod docs;
 mod fuzz;
 mod process;
+mod sim;
 mod soak;
 mod summary;
 mod test;
@@ -27,6 +28,9 @@ const HELP: &str = "\
 The project's own commands. Usage: cargo xtask COMMAND
 
   test                                everything that must hold before a change is merged
+  sim [--seeds N] [--from S] [--nodes K] [--twice] [--mistakes]
+                                      whole clusters, simulated, N seeds (500) starting with S (0); `sim --help` says more
+  sim --seed S --nodes K              one seed again
   soak log [--seeds N] [--from S]     the log on a faulty disk, N seeds (1000) starting with S (0)
   soak properties [--seeds N] [--from S]
                                       the property tests, N seeds (20) starting with S (2)
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
     let workspace = Workspace::of_this_process();
     let result = match arguments.word().as_deref() {
         Some("test") => test::run(&workspace, arguments),
+        Some("sim") => sim::run(&workspace, arguments),
         Some("soak") => soak::run(&workspace, arguments),
         Some("bench") => bench::run(&workspace, arguments),
         Some("docs") => docs::run(&workspace, arguments),

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use gapless_log::io::Io;
+use gapless_types::mistakes::{Mistake, makes};
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{InitializeError, RaftError};
 use openraft::{Raft, RaftState};
@@ -71,7 +72,8 @@ impl Node {
         let (identity, settings) = (config.identity, config.settings);
         let watermarks = Arc::new(Watermarks::new(standing.last));
         let state_machine = StateMachine::new(machine, control, standing, watermarks.clone());
-        let probation = Probation::new(store.suspect());
+        let suspect = store.suspect().filter(|_| !makes(Mistake::VoteWithLostTail));
+        let probation = Probation::new(suspect);
         raft_config.enable_elect = probation.suspect().is_none();
         let raft_config = Arc::new(raft_config);
         let factory = Factory { network: network.clone(), identity, patience: settings.patience() };

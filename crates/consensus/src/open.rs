@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use gapless_log::io::Io;
 use gapless_log::{Log, Options};
+use gapless_types::mistakes::{Mistake, makes};
 use gapless_types::{LogIndex, Position};
 
 use crate::error::OpenError;
@@ -78,6 +79,10 @@ pub(crate) fn open(io: &Arc<dyn Io>, config: &Config, machine: &dyn Machine) -> 
     let store = LogStore::new(log, drive, config.settings.full_disk_patience);
     store.finish_purge().map_err(failed("release a part of the log in", dir))?;
     let resume_after = machine.resume_after();
+    if makes(Mistake::RollBackToLaggingPartition) {
+        let end = resume_after.and_then(LogIndex::next).map_or(store.log.first(), position);
+        let _ = store.log.truncate_from(end.min(store.log.next()));
+    }
     settle_install(&mut control, resume_after).map_err(failed("write the control file in", dir))?;
     let standing = standing_at(&store, &control.content, resume_after, dir)?;
     Ok(Found { store, control, standing })

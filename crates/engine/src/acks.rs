@@ -95,11 +95,8 @@ impl Acks {
 
     /// A partition applies nothing here any more: whoever waits for it looks again, and finds out.
     pub(crate) fn give_up(&self, partition: PartitionId) {
-        let given_up: Vec<Waiting> = {
-            let mut waiting = self.lock();
-            waiting.extract_if(|(of, _), _| *of == partition).map(|(_, waiting)| waiting).collect()
-        };
-        for waiting in given_up {
+        let given_up = self.lock().extract_if(|(of, _), _| *of == partition).collect();
+        for waiting in in_order(given_up) {
             waiting.vanished();
         }
     }
@@ -107,7 +104,7 @@ impl Acks {
     /// Another node leads, or this one anew: nobody will be told here.
     pub(crate) fn clear(&self) {
         let waiting = std::mem::take(&mut *self.lock());
-        drop(waiting);
+        in_order(waiting.into_iter().collect()).for_each(drop);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -117,6 +114,12 @@ impl Acks {
     fn lock(&self) -> MutexGuard<'_, HashMap<AckPlace, Waiting>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Writes by their places: in which order somebody is told follows from what was written, and from nothing else.
+fn in_order(mut waiting: Vec<(AckPlace, Waiting)>) -> impl Iterator<Item = Waiting> {
+    waiting.sort_unstable_by_key(|(place, _)| *place);
+    waiting.into_iter().map(|(_, waiting)| waiting)
 }
 
 fn take(waiting: &mut HashMap<AckPlace, Waiting>, place: AckPlace, command: &Bytes) -> Option<Waiting> {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use gapless_types::mistakes::{Mistake, makes};
 use gapless_types::{LogIndex, PartitionId};
 use tokio::task::JoinHandle;
 
@@ -134,7 +135,10 @@ pub(crate) async fn keep_catalog(node: &Arc<Node>) {
         let core = node.core();
         let catalog = node.catalog();
         let lowest = core.watermarks.lowest_needed();
-        let covered = lowest.previous().max(node.durable.borrow().covered);
+        let mut covered = lowest.previous().max(node.durable.borrow().covered);
+        if makes(Mistake::CutBelowSlowPartition) {
+            covered = covered.max(*node.dispatched.borrow());
+        }
         // Everything that is dispatched is in the catalog, so it is never behind what is covered.
         Durable { catalog, covered, time: core.time, domains: node.projections.needs(dispatched) }
     };

@@ -259,9 +259,11 @@ impl Recall {
         let mut table = lock(&self.table);
         table.leads = leads;
         table.known.clear();
-        let in_flight = std::mem::take(&mut table.in_flight);
+        let mut in_flight: Vec<Entry> = std::mem::take(&mut table.in_flight).into_values().collect();
         drop(table);
-        for entry in in_flight.into_values() {
+        // In the order in which they came, so that a simulation can be repeated.
+        in_flight.sort_unstable_by_key(|entry| entry.flight);
+        for entry in in_flight {
             entry.fate.send_replace(Some(Fate::NotLeading));
         }
     }

@@ -18,10 +18,12 @@ use std::sync::{Arc, PoisonError};
 
 use gapless_partition::{ApplyError, Partition, Record};
 use gapless_types::PartitionId;
+use gapless_types::mistakes::{Mistake, makes};
 use tokio::task::JoinHandle;
 
 use crate::acks::Decided;
 use crate::counters::count;
+use crate::log_time::LogTime;
 use crate::node::Node;
 use crate::slot::{Applied, PartitionState, Slot, Step, Work};
 use crate::watermarks::Reach;
@@ -252,7 +254,10 @@ fn apply_slice(node: &Arc<Node>, slot: &Slot, slice: Vec<Work>) -> (Telling, Res
 }
 
 fn apply_work(partition: &mut Partition, work: Work, telling: &mut Telling) -> Result<(), ApplyError> {
-    let Work { index, time, commands, .. } = work;
+    let Work { index, mut time, commands, .. } = work;
+    if makes(Mistake::OwnClockAtApply) {
+        time = LogTime::ZERO.after(telling.node.clock.wall());
+    }
     for (offset, command) in commands {
         let record = Record { offset, log_index: index, time: time.as_millis(), command: &command };
         let outcome = partition.apply(&record)?;

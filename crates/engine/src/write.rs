@@ -19,6 +19,10 @@ use crate::proposing::{Request, Submission};
 use crate::recall::{Answer, Flight, Recalled, Waiter, Window, WriteIdentity};
 use crate::slot::PartitionState;
 
+/// How long a write waits that came to nothing twice: a leader that lost its quorum refuses at once whatever it is asked, and asking
+/// it without a pause would keep everybody else from being heard.
+const PAUSE_BEFORE_AGAIN: Duration = Duration::from_millis(10);
+
 /// How a write is to be treated besides what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteOptions {
@@ -126,7 +130,7 @@ impl Engine {
     /// Step 8: the acknowledgement. What came to nothing on the way enters again.
     pub(crate) async fn walk_on(&self, passage: &Passage, step: Step) -> Result<Acknowledgement, WriteError> {
         let counters = &self.node().counters;
-        let mut step = step;
+        let (mut step, mut came_to_nothing) = (step, false);
         let acknowledgement = loop {
             let (waiter, joined) = match step {
                 Step::Known(acknowledgement) => break acknowledgement,
@@ -145,6 +149,9 @@ impl Engine {
                 // Nothing was written, and the key is free.
                 Answer::Again => {
                     count(&counters.proposed_again);
+                    if std::mem::replace(&mut came_to_nothing, true) {
+                        tokio::time::sleep(PAUSE_BEFORE_AGAIN).await;
+                    }
                     step = self.enter(passage).await?;
                 }
             }

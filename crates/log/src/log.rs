@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use bytes::Bytes;
 use gapless_types::Position;
@@ -273,6 +274,11 @@ impl Log {
     /// A reader that starts at `from` and then follows.
     pub fn tail(&self, from: Position, follow: Follow) -> Tail {
         Tail::new(self.0.shared.clone(), from, follow)
+    }
+
+    /// How long whoever drives the log waits before a write, by the log's clock: nothing outside of a simulation.
+    pub fn write_takes(&self) -> Duration {
+        self.0.shared.options.clock.write_takes()
     }
 
     /// Writes everything that is queued, without waiting for a sync that the policy does not ask for.

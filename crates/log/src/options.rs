@@ -45,6 +45,12 @@ pub enum DamagePolicy {
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Time since some fixed moment; never falls.
     fn now(&self) -> Duration;
+
+    /// How long a write takes where nobody waits for a disk. Only a simulation has something to say here: whoever drives a log
+    /// without threads waits for so long before it writes.
+    fn write_takes(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// The clock of the machine.

@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 
 use gapless_sequencer::{Sequencer, StartError, Transaction};
+use gapless_types::mistakes::{Mistake, makes};
 use gapless_types::{
     ClientSequence, IdempotencyKey, PartitionId, PartitionOffset, WorkspaceId, WorkspaceKind,
 };
@@ -334,7 +335,9 @@ fn last_sequence(
     recent: &Recent,
     reads: &impl Reads,
 ) -> Result<Option<ClientSequence>, Fault> {
-    if let Some((_, last)) = recent.get(write.workspace, write.client) {
+    if let Some((_, last)) = recent.get(write.workspace, write.client)
+        && !makes(Mistake::CounterEvictedWithKey)
+    {
         return Ok(Some(last));
     }
     let mut key = Vec::with_capacity(rows::CLIENT_KEY_BYTES);

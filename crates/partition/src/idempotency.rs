@@ -12,6 +12,7 @@
 //! ```
 
 use gapless_store::{Batch, BucketId, View as StoreView};
+use gapless_types::mistakes::{Mistake, makes};
 use gapless_types::{IdempotencyKey, WorkspaceId};
 
 use crate::definition::{AtCap, IdempotencyRule};
@@ -60,6 +61,9 @@ pub(crate) fn recall(
     // The newest one counts: a key that came back after its window has an older row, too.
     let Some((_, value)) = store.find_in_buckets(&row_key)? else { return Ok(Recalled::New) };
     let row = RememberedRow::decode(&value).map_err(Fault::Row)?;
+    if makes(Mistake::IdempotencyInCacheOnly) {
+        return Ok(Recalled::New);
+    }
     Ok(if !memory.holds(row.time, time) {
         Recalled::New
     } else if row.digest == *request.digest {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use gapless_proof::Hash;
 use gapless_store::Batch;
+use gapless_types::mistakes::{Mistake, makes};
 use gapless_types::{PartitionId, RecordId, WorkspaceOffset};
 
 use crate::definition::{IdempotencyRule, TrustLevel};
@@ -78,6 +79,14 @@ impl Context<'_> {
             change(self, header, outcome, write, batch)?;
         }
         let rule = self.rule();
+        if makes(Mistake::CounterEvictedWithKey) {
+            let oldest = self.store.lock().buckets().next();
+            if oldest.is_some_and(|(oldest, _)| header.time.saturating_sub(oldest.0) >= rule.window_ms) {
+                let mut key = Vec::new();
+                rows::client::key(self.partition.namespace, header.workspace, header.client, &mut key);
+                batch.delete(&key)?;
+            }
+        }
         idempotency::remember(&self.store.lock(), &rule, header, batch)
     }
 }

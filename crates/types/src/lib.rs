@@ -9,6 +9,8 @@ mod client;
 mod ids;
 pub mod limits;
 mod log;
+#[doc(hidden)]
+pub mod mistakes;
 mod name;
 mod number;
 mod positions;

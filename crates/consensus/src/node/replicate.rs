@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use gapless_types::LogIndex;
+use gapless_types::mistakes::{Mistake, makes};
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, LinearizableReadError, RaftError};
 use openraft::raft::{ClientWriteResponse, ClientWriteResult};
@@ -59,6 +60,10 @@ impl Replicator for Node {
             // The library goes on for a moment after the node has said that it stopped.
             if let Some(stopped) = self.stopped() {
                 return Err(stopped.into());
+            }
+            if makes(Mistake::ReadWithoutQuorum) && self.leadership().borrow().is_ready() {
+                let dispatched = self.progress().borrow().dispatched;
+                return Ok(dispatched.unwrap_or(LogIndex::FIRST));
             }
             match self.0.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
                 Ok(read) => Ok(LogIndex::new(read.log_id().index)),

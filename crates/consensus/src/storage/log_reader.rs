@@ -90,6 +90,8 @@ struct Reading {
     reader: LogReader,
     next: Position,
     end: Position,
+    /// What was asked for ends here, whether or not the log has it.
+    asked: Position,
     read: VecDeque<RaftEntry>,
 }
 
@@ -100,8 +102,13 @@ impl Reading {
             self.read = self.reader.some(self.next, self.end.min(durable)).await?.into();
         }
         let entry = self.read.pop_front();
-        if let Some(entry) = &entry {
-            self.next = Position::new(entry.log_id.index + 1);
+        match &entry {
+            Some(entry) => self.next = Position::new(entry.log_id.index + 1),
+            // A log that fails loses its end. Whoever dispatches must not take that for the end of what is committed.
+            None if self.next < self.asked && self.reader.store.settlements.borrow().failure.is_some() => {
+                return Err(io::Error::other("the log failed, and the entry is not there any more"));
+            }
+            None => {}
         }
         Ok(entry)
     }
@@ -118,6 +125,11 @@ impl RaftLogReader<Group> for LogReader {
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<RaftEntry>> {
         let (from, end) = self.present(&(start..end));
+        // What is asked for was cut off. Nothing follows what the other node has, and nothing must be taken to: without entries this
+        // is a heartbeat, and the other node gets a snapshot.
+        if from > Position::new(start) {
+            return Ok(Vec::new());
+        }
         self.some(from, end).await
     }
 
@@ -126,7 +138,12 @@ impl RaftLogReader<Group> for LogReader {
         RB: RangeBounds<u64> + Clone + Debug + Send,
     {
         let (next, end) = self.present(&range);
-        let reading = Reading { reader: self.clone(), next, end, read: VecDeque::new() };
+        let asked = match range.end_bound() {
+            Bound::Included(&last) => Position::new(last.saturating_add(1)),
+            Bound::Excluded(&end) => Position::new(end),
+            Bound::Unbounded => end,
+        };
+        let reading = Reading { reader: self.clone(), next, end, asked, read: VecDeque::new() };
         Box::pin(stream::unfold(Some(reading), |reading| async move {
             let mut reading = reading?;
             match reading.next().await {

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use gapless_log::{AppendError, Drive, Log, ReadError, Record, Settled, Ticket};
 use gapless_types::limits::{MAX_FRAME_BYTES, MAX_RECORDS_PER_BATCH};
+use gapless_types::mistakes::{Mistake, makes};
 use gapless_types::{LogIndex, Position};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use tokio::sync::{Notify, watch};
@@ -217,6 +218,9 @@ impl RaftLogStorage<Group> for LogStore {
     }
 
     async fn save_vote(&mut self, vote: &RaftVoteValue) -> io::Result<()> {
+        if makes(Mistake::ForgottenVote) {
+            return Ok(());
+        }
         let value = state::encode_vote(raft::vote(vote));
         let ticket = self.log.set_state(state::VOTE, &value).map_err(io::Error::other)?;
         self.settled(ticket).await
@@ -299,6 +303,10 @@ impl Pump {
         let task = tokio::spawn(async move {
             loop {
                 told.notified().await;
+                let takes = log.write_takes();
+                if !takes.is_zero() {
+                    tokio::time::sleep(takes).await;
+                }
                 // A fault has poisoned the log and told everybody who waits.
                 if log.flush().is_err() {
                     return;

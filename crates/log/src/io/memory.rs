@@ -86,6 +86,11 @@ impl MemoryIo {
         self.disk().counters
     }
 
+    /// The sum of all files' lengths, those included that have no name any more and are still open.
+    pub fn used_bytes(&self) -> u64 {
+        self.disk().used_bytes()
+    }
+
     /// The content of a file as a reader sees it.
     pub fn bytes_of(&self, path: &Path) -> io::Result<Vec<u8>> {
         Ok(self.disk().seen(path)?.current().to_vec())

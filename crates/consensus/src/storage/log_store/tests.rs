@@ -39,6 +39,18 @@ async fn what_is_appended_can_be_sent_at_once_and_dispatched_only_when_it_is_dur
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_cut_off_is_not_followed_by_what_is_left() {
+    let mut store = open(Drive::Caller);
+    let entries: Vec<RaftEntry> = (0..6).map(|index| raft::raft_entry(entry(index, 10))).collect();
+    store.append(entries.clone(), IOFlushed::noop()).await.unwrap();
+    store.log.flush().unwrap();
+    store.purge(entries[3].log_id).await.unwrap();
+    let mut reader = store.get_log_reader().await;
+    assert_eq!(reader.limited_get_log_entries(4, 6).await.unwrap(), entries[4..]);
+    assert_eq!(reader.limited_get_log_entries(2, 6).await.unwrap(), [], "entry 4 does not follow entry 1");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_log_that_failed_dispatches_nothing_more_and_says_so() {
     let mut store = open(Drive::Caller);
     store.append([raft::raft_entry(entry(0, 10))], IOFlushed::noop()).await.unwrap();
@@ -47,6 +59,10 @@ async fn a_log_that_failed_dispatches_nothing_more_and_says_so() {
     assert!(dispatched.next().now_or_never().is_none());
     store.log.abandon();
     assert!(dispatched.next().await.unwrap().is_err());
+    drop(dispatched);
+    // Nor to somebody who comes when the end of it is lost.
+    let mut late = Box::pin(reader.entries_stream(0..2).await);
+    assert!(late.next().await.unwrap().is_err());
 }
 
 #[test]

@@ -1,0 +1,48 @@
+//! Seeds that once found something run for ever after, and some others beside them.
+
+#![allow(clippy::print_stdout, reason = "tests say which seed found something")]
+
+use gapless_sim::{Plan, run};
+
+/// Seed, nodes, and what it found when it did.
+const FOUND: &[(u64, u64, &str)] = &[
+    (2, 3, "marks of a partition fell when a snapshot was installed"),
+    (
+        3,
+        3,
+        "a write that a leader without a quorum refused came again at once, and nothing else was heard any more",
+    ),
+    (4, 5, "writers that lost their leader were told in an order of chance"),
+    (12, 3, "a follower got what was behind the cut of a log as if it followed"),
+    (172, 5, "a snapshot took a partition back behind what it had applied"),
+    (321, 3, "a log that failed ended what was to be dispatched"),
+    (393, 5, "the same, after a sync that failed"),
+];
+
+/// Seeds that nothing is known of. More of them: `cargo xtask sim`.
+const SEEDS: std::ops::Range<u64> = 100..112;
+
+fn check(seed: u64, nodes: Option<u64>) {
+    let report = run(Plan::new(seed, nodes), false);
+    let found: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+    assert!(found.is_empty(), "{}\nagain: {}", found.join("\n"), report.plan.command());
+    assert!(report.counts.committed > 0, "nothing was written; again: {}", report.plan.command());
+}
+
+#[test]
+fn what_was_found_once_is_not_found_again() {
+    for (seed, nodes, what) in FOUND {
+        println!("seed {seed}: {what}");
+        check(*seed, Some(*nodes));
+    }
+}
+
+#[test]
+fn some_seeds_find_nothing() {
+    SEEDS.for_each(|seed| check(seed, None));
+}
+
+#[test]
+fn one_three_and_five_nodes_find_nothing() {
+    [1, 3, 5].into_iter().for_each(|nodes| check(7, Some(nodes)));
+}
