@@ -37,6 +37,12 @@ const LISTED: &[(&str, &str, usize, &str)] = &[
     ("engine/src/offsets/dispatch.rs", "HashMap<", 1, "looked up by partition"),
     ("engine/src/offsets/proposer.rs", "HashMap<", 3, "looked up by partition; each is counted for itself"),
     (
+        "engine/src/projections/reading.rs",
+        "Instant::now",
+        1,
+        "the runtime's time, which a simulation decides about",
+    ),
+    (
         "engine/src/recall.rs",
         "HashMap<",
         1,
