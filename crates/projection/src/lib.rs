@@ -59,5 +59,5 @@ pub use rule::{
 };
 pub use settings::{InvalidSetting, OnExhausted, OnExpiry, Settings};
 pub use value::{DifferentTypes, Row, Value, canonical_json, row_from_json};
-pub use view::{ExplodeError, Fill, OpenEvent, View};
+pub use view::{ExplodeError, Fill, FoundRow, OpenEvent, View};
 pub use waiting::{Progress, WaitError, Waiter};

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use gapless_log::input::Input;
-use gapless_store::{Direction, Snapshot, View as StoreView};
+use gapless_store::{Direction, ReadError, Snapshot, View as StoreView};
 use gapless_types::{PartitionOffset, WorkspaceId};
 use thiserror::Error;
 
@@ -21,11 +21,14 @@ use crate::event::Event;
 use crate::payload::Exploded;
 use crate::refusal::Refusal;
 use crate::rows::{
-    EFFECTS, FILLS, decode_stored_row, parts_of_row_key, piece_key, read_effect, read_row, slot_key,
+    EFFECTS, FILLS, decode_stored_row, parts_of_row_key, piece_key, read_effect, read_row, row_key, slot_key,
     slot_of_key, table_prefix,
 };
 use crate::rule::{EvaluationError, Rules};
 use crate::value::{Row, hash_of, write_json_row, write_json_text};
+
+/// A row with its id and its version, the slot of its last change.
+pub type FoundRow = (Box<str>, u64, Row);
 
 /// The read model at a watermark.
 #[derive(Clone, Debug)]
@@ -97,19 +100,30 @@ impl View {
         workspace: WorkspaceId,
         prefix: &str,
         direction: Direction,
-    ) -> impl Iterator<Item = Result<(Box<str>, u64, Row), Fault>> + 'a {
-        let mut key = table_prefix(b'r', table, workspace);
-        key.extend_from_slice(prefix.as_bytes());
-        self.rows.prefix(&key, direction).filter_map(|stored| {
-            let row = stored.map_err(Fault::from).and_then(|(key, value)| {
-                let (version, row) = decode_stored_row(&value)?;
-                Ok((Box::from(parts_of_row_key(&key)?.2), version, row))
-            });
-            match row {
-                Ok((id, version, row)) => row.map(|row| Ok((id, version, row))),
-                Err(fault) => Some(Err(fault)),
-            }
-        })
+    ) -> impl Iterator<Item = Result<FoundRow, Fault>> + 'a {
+        let key = row_key(table, workspace, prefix);
+        self.rows.prefix(&key, direction).filter_map(decode_row)
+    }
+
+    /// The same upwards, from behind an id on: what is in front of it costs nothing.
+    pub fn rows_behind<'a>(
+        &'a self,
+        table: &str,
+        workspace: WorkspaceId,
+        prefix: &str,
+        after: &[u8],
+    ) -> impl Iterator<Item = Result<FoundRow, Fault>> + 'a {
+        let prefix = row_key(table, workspace, prefix);
+        let mut from = table_prefix(b'r', table, workspace);
+        from.extend_from_slice(after);
+        // The next key there can be.
+        from.push(0);
+        let from = from.max(prefix.clone());
+        let is_inside = move |stored: &Result<(Bytes, Bytes), ReadError>| match stored {
+            Ok((key, _)) => key.starts_with(&prefix),
+            Err(_) => true,
+        };
+        self.rows.range(from.., Direction::Forward).take_while(is_inside).filter_map(decode_row)
     }
 
     /// The effect of a slot, if it is resolved.
@@ -270,6 +284,18 @@ impl View {
 
     pub(crate) fn rules(&self) -> &Rules {
         &self.rules
+    }
+}
+
+/// A row as it is read; none if it is gone.
+fn decode_row(stored: Result<(Bytes, Bytes), ReadError>) -> Option<Result<FoundRow, Fault>> {
+    let row = stored.map_err(Fault::from).and_then(|(key, value)| {
+        let (version, row) = decode_stored_row(&value)?;
+        Ok((Box::from(parts_of_row_key(&key)?.2), version, row))
+    });
+    match row {
+        Ok((id, version, row)) => row.map(|row| Ok((id, version, row))),
+        Err(fault) => Some(Err(fault)),
     }
 }
 

@@ -143,12 +143,12 @@ fn rows(
     size: usize,
 ) -> Result<(Vec<v1::Row>, bool), Problem> {
     let (mut page, mut bytes) = (Vec::new(), 0);
-    let is_behind = |id: &str| after.is_none_or(|after| id.as_bytes() > after);
-    for found in view.rows(table, workspace, prefix, gapless_engine::partition::Direction::Forward) {
+    let found: Box<dyn Iterator<Item = _>> = match after {
+        Some(after) => Box::new(view.rows_behind(table, workspace, prefix, after)),
+        None => Box::new(view.rows(table, workspace, prefix, gapless_engine::partition::Direction::Forward)),
+    };
+    for found in found {
         let (id, version, row) = found?;
-        if !is_behind(&id) {
-            continue;
-        }
         if page.len() == size || bytes >= PAGE_BYTES {
             return Ok((page, true));
         }

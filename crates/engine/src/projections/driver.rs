@@ -263,6 +263,8 @@ fn attach(node: &Node, slot: &DomainSlot, read: LogIndex) -> bool {
     let attached = slot.caught_up(read, node.announced());
     if attached {
         slot.state.send_replace(DomainState::Serving);
+        // Whoever waits for work was told of it while nothing could be had.
+        slot.work.send_replace(());
     }
     attached
 }

@@ -499,6 +499,15 @@ async fn places_are_held_for_work_that_has_no_event() {
     assert_eq!(view.row("t", workspace, "a").unwrap().0, 2);
     let late = commit(&engine, &first, &bytes).await.unwrap();
     assert_eq!(late, Done::Refused(Refusal::SlotFilled));
+    let behind = |prefix: &str, after: &str| -> Vec<String> {
+        let rows = view.rows_behind("t", workspace, prefix, after.as_bytes());
+        rows.map(|row| row.unwrap().0.into()).collect()
+    };
+    assert_eq!(
+        (behind("", ""), behind("a", ""), behind("", "A")),
+        (vec!["a".into()], vec!["a".into()], vec!["a".into()])
+    );
+    assert!(behind("", "a").is_empty() && behind("b", "").is_empty() && behind("a", "b").is_empty());
     let exploded = Payload::Exploded {
         read_watermark: 0,
         exploded: gapless_engine::projection::Exploded {
