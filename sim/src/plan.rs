@@ -187,7 +187,9 @@ impl Plan {
             Mistake::ForgottenVote => vec![Trouble::Crash, Trouble::CrashAll, Trouble::Partition],
             Mistake::VoteWithLostTail => vec![Trouble::Crash, Trouble::Partition, Trouble::Damage],
         };
-        Self { troubles, pace: plan.pace.min(500), ..plan }
+        // Links that are cut have to stay so for a while; everything else comes quickly.
+        let pace = if mistake == Mistake::ReadWithoutQuorum { 3_000 } else { plan.pace.min(500) };
+        Self { troubles, pace, ..plan }
     }
 
     /// Whether the seed has a kind of trouble.

@@ -9,7 +9,7 @@ use gapless_sim::{Plan, run};
 use gapless_types::mistakes::Mistake;
 
 /// So many seeds find every mistake.
-const SEEDS: u64 = 25;
+const SEEDS: u64 = 60;
 
 fn is_found(mistake: Mistake) {
     for seed in 0..SEEDS {

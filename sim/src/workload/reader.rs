@@ -55,6 +55,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Contains everything that was acknowledged before it was asked for.
 async fn linearizable(stage: &Stage, node: &Running, partition: PartitionId, chance: &mut fastrand::Rng) {
+    // Whoever takes itself for the leader may be the only one that does.
+    let leads = |node: &Running| node.engine.replicator().leadership().borrow().is_self;
+    let leaders: Vec<Running> = stage.world.running().into_iter().filter(leads).collect();
+    let node = chance.choice(leaders.iter()).unwrap_or(node);
     let least = stage.checkers.acknowledged(partition);
     let Some(Ok(view)) = view(node, partition, Consistency::Linearizable, PATIENCE).await else { return };
     note!(
