@@ -116,18 +116,38 @@ impl Workplace {
         Ok((workers * each) as f64 / begun.elapsed().as_secs_f64())
     }
 
-    /// Microseconds for a slot without work, leased and committed in batches by one worker.
-    pub(crate) async fn microseconds_per_slot(&self, batch: u32, slots: u64) -> Result<f64> {
-        let payload = Payload::result(&json!(null)).to_bytes();
+    /// Microseconds for a slot without work, leased and committed in batches by so many workers: a single one waits for the disk most
+    /// of the time.
+    pub(crate) async fn microseconds_per_slot(
+        self: &Arc<Self>,
+        workers: u64,
+        batch: u32,
+        slots: u64,
+    ) -> Result<f64> {
         self.write(slots + self.tail()?).await?;
+        let left = Arc::new(AtomicU64::new(slots));
         let begun = Instant::now();
-        let mut done = 0;
-        while done < slots {
-            let leased = self.lease("worker", batch).await?;
-            ensure!(!leased.is_empty(), "there was no work");
-            try_join_all(leased.iter().map(|one| self.commit(one, &payload))).await?;
-            done += leased.len() as u64;
+        let mut tasks = JoinSet::new();
+        for worker in 0..workers {
+            let (place, left) = (self.clone(), left.clone());
+            tasks.spawn(async move {
+                let (name, payload) = (format!("worker {worker}"), Payload::result(&json!(null)).to_bytes());
+                let take = |left: u64| left.checked_sub(u64::from(batch));
+                while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+                    let mut done = 0;
+                    while done < batch {
+                        let leased = place.lease(&name, batch - done).await?;
+                        ensure!(!leased.is_empty(), "there was no work");
+                        try_join_all(leased.iter().map(|one| place.commit(one, &payload))).await?;
+                        done += u32::try_from(leased.len())?;
+                    }
+                }
+                Ok(())
+            });
         }
-        Ok(begun.elapsed().as_secs_f64() * 1e6 / done as f64)
+        while let Some(done) = tasks.join_next().await {
+            done??;
+        }
+        Ok(begun.elapsed().as_secs_f64() * 1e6 / slots as f64)
     }
 }

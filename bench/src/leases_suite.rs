@@ -118,7 +118,7 @@ fn measure_workers(directory: &Path, rounds: usize, bars: &mut Vec<Bar>) -> Resu
             for (workers, rates) in &mut rates {
                 rates.push(place.per_second(*workers, 100, WORK).await?);
             }
-            served.push(place.microseconds_per_slot(64, 12_800).await?);
+            served.push(place.microseconds_per_slot(4, 64, 12_800).await?);
             place.close().await;
             anyhow::Ok(())
         })?;
@@ -137,7 +137,7 @@ fn measure_workers(directory: &Path, rounds: usize, bars: &mut Vec<Bar>) -> Resu
             bars.push(Bar::new(subject, Unit::Ratio, Limit::AtLeast(SCALE_BAR), share));
         }
     }
-    let subject = "a slot without work in a batch of 64, through the log";
+    let subject = "a slot without work in a batch of 64, through the log, 4 workers";
     bars.push(Bar::new(subject, Unit::Microseconds, Limit::AtMost(SERVED_BAR_US), Spread::of(served)));
     Ok(shown)
 }
