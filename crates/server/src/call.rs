@@ -8,6 +8,9 @@ use gapless_api::Problem;
 use tokio::sync::watch;
 use tonic::{Request, Status};
 
+use crate::access::authentication::unix_seconds;
+use crate::access::gate::expired;
+
 /// How long a call may take: what its caller allows, or what the server does.
 pub(crate) fn patience<T>(request: &Request<T>, most: Duration) -> Duration {
     let told = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok());
@@ -50,6 +53,27 @@ pub(crate) fn until_closing<T: Send + 'static>(
         }
     })
     .boxed()
+}
+
+/// The same, which also ends when the credential of whoever asked is void, in seconds since 1970.
+pub(crate) fn until_over<T: Send + 'static>(
+    items: impl Stream<Item = Result<T, Problem>> + Send + 'static,
+    closing: watch::Receiver<bool>,
+    expires: Option<u64>,
+) -> BoxStream<'static, Result<T, Problem>> {
+    let Some(expires) = expires else { return until_closing(items, closing) };
+    let left = Duration::from_secs(expires.saturating_sub(unix_seconds()));
+    let void = Box::pin(tokio::time::sleep(left));
+    let state = Some((items.boxed(), void));
+    let items = stream::unfold(state, |state| async move {
+        let (mut items, void) = state?;
+        match futures_util::future::select(void, items.next()).await {
+            Either::Left(_) => Some((Err(expired()), None)),
+            Either::Right((None, _)) => None,
+            Either::Right((Some(item), void)) => Some((item, Some((items, void)))),
+        }
+    });
+    until_closing(items, closing)
 }
 
 /// What a service sends one by one.
