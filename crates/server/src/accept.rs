@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderValue, Request, Response, header};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, header};
 use gapless_api::Problem;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -307,12 +307,7 @@ async fn answer(
         }
     };
     busy.answers();
-    // A message that is too long is refused by whoever reads it, under a code that the protocol has no use for.
-    if let Some(status) = response.headers_mut().get_mut("grpc-status")
-        && status == "11"
-    {
-        *status = HeaderValue::from_static("3");
-    }
+    blame(response.headers_mut());
     let (mut head, body) = response.into_parts();
     running.answered(head.extensions.get().copied(), head.status, &head.headers);
     if !is_named {
@@ -321,6 +316,22 @@ async fn answer(
     traced.give_back(&mut head.headers);
     headers::secure(&mut head.headers, is_tls);
     Ok(Response::from_parts(head, Measured::new(body, running, traced.span, (place, busy))))
+}
+
+/// Codes of gRPC.
+const INVALID_ARGUMENT: HeaderValue = HeaderValue::from_static("3");
+const OUT_OF_RANGE: &str = "11";
+const INTERNAL: &str = "13";
+
+/// A message that is too long, or none, is refused by whoever reads it, under codes that say nothing about whose fault it was. What we
+/// call internal ourselves has details.
+fn blame(headers: &mut HeaderMap) {
+    let is_theirs = !headers.contains_key("grpc-status-details-bin");
+    if let Some(status) = headers.get_mut("grpc-status")
+        && (status == OUT_OF_RANGE || status == INTERNAL && is_theirs)
+    {
+        *status = INVALID_ARGUMENT;
+    }
 }
 
 /// Whether a request may go on: it is of no foreign page, somebody known asks, and there is room.

@@ -6,7 +6,7 @@ use futures_util::future::Either;
 use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use gapless_api::Problem;
 use tokio::sync::watch;
-use tonic::{Request, Status};
+use tonic::{Code, Request, Status};
 
 use crate::access::authentication::unix_seconds;
 use crate::access::gate::expired;
@@ -74,6 +74,14 @@ pub(crate) fn until_over<T: Send + 'static>(
         }
     });
     until_closing(items, closing)
+}
+
+/// Why a request of a stream could not be read: what it was is the fault of whoever sent it.
+pub(crate) fn unread(status: &Status) -> Problem {
+    match status.code() {
+        Code::Internal | Code::OutOfRange => Problem::violation("message", status.message()),
+        _ => Problem::from(status),
+    }
 }
 
 /// What a service sends one by one.

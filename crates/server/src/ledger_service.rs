@@ -7,14 +7,14 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use gapless_api::ledger::Answers;
 use gapless_api::v1::ledger_server::Ledger;
-use gapless_api::{LedgerCalls, Problem, v1};
+use gapless_api::{LedgerCalls, v1};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::access::Caller;
 use crate::access::gate::{Gate, allows, caller};
 use crate::access::rules::{Asked, WRITE_STREAM};
-use crate::call::{Sent, patience, sent, until_closing, until_over};
+use crate::call::{Sent, patience, sent, unread, until_closing, until_over};
 use crate::server::Limits;
 
 /// The service Ledger.
@@ -75,7 +75,7 @@ impl Ledger for LedgerService {
         let caller = caller(request.extensions())?.clone();
         let calls = self.gate.open_stream(&caller, &WRITE_STREAM)?;
         let requests = request.into_inner().map(move |request| {
-            let request = request.map_err(|status| Problem::from(&status))?;
+            let request = request.map_err(|status| unread(&status))?;
             allows(&caller, v1::WriteRequest::RULE, &request.scope())?;
             Ok(request)
         });

@@ -7,13 +7,13 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use gapless_api::projections::WorkLimits;
 use gapless_api::v1::projections_server::Projections;
-use gapless_api::{Problem, ProjectionCalls, v1};
+use gapless_api::{ProjectionCalls, v1};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::access::gate::{Gate, allows, caller};
 use crate::access::rules::{Scope, WORK};
-use crate::call::{Sent, patience, sent, until_over};
+use crate::call::{Sent, patience, sent, unread, until_over};
 use crate::server::Limits;
 
 /// The service Projections.
@@ -40,7 +40,7 @@ impl ProjectionService {
         let caller = caller(request.extensions())?.clone();
         let calls = self.gate.open_stream(&caller, &WORK)?;
         let requests = request.into_inner().map(move |request| {
-            let request = request.map_err(|status| Problem::from(&status))?;
+            let request = request.map_err(|status| unread(&status))?;
             let scope = match &request.request {
                 // Where he works is said here, and nowhere else.
                 Some(v1::work_request::Request::Hello(hello)) => Scope::Namespace((&hello.namespace).into()),

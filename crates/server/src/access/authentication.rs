@@ -143,7 +143,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
         return Err(unbelieved(TokenError::Malformed));
     }
     let text = value.to_str().map_err(|_| unbelieved(TokenError::Malformed))?;
-    match text.split_once(' ') {
+    match text.split_once(' ').or(Some((text, ""))) {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(token.trim())),
         _ => Err(Problem::new(
             ProblemKind::Unauthenticated,
