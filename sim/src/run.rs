@@ -210,9 +210,7 @@ async fn finish(stage: &Arc<Stage>, clients: Vec<JoinHandle<()>>) {
             world.seats().iter().filter(|(_, seat)| seat.damaged).map(|(node, _)| *node).collect();
         for node in damaged {
             if !is_retired(world, node) {
-                // As long as it runs it may lead, and a leader with a damaged partition has no snapshot for anybody.
-                world.retire_now(node);
-                operator::add(stage, Some(node)).await;
+                operator::replace(stage, node).await;
             }
         }
     }
