@@ -21,10 +21,10 @@ export function whenUnknown(called) {
   onUnknown = called;
 }
 
-/** A request with the token, if there is one. Nothing else of this browser goes along. */
+/** A request with the token, if there is one. */
 async function request(path, options = {}) {
   const headers = { ...options.headers, ...(token && { Authorization: `Bearer ${token}` }) };
-  const response = await fetch(path, { ...options, headers, credentials: "omit" });
+  const response = await fetch(path, { ...options, headers });
   if (response.status === 401) onUnknown();
   return response;
 }

@@ -78,6 +78,8 @@ pub(crate) struct Door {
     pub(crate) authentication: Arc<Authentication>,
     pub(crate) audit: Audit,
     pub(crate) room: Arc<Room>,
+    /// For what is open to everybody: however many strangers there are, they take nothing from those who are known.
+    pub(crate) lobby: Arc<Room>,
 }
 
 /// Serves until it is told to close, and until everybody has left or the time for that is over.
@@ -295,7 +297,7 @@ async fn answer(
                 true => Body::new(body),
                 false => Body::new(Timely::new(body, limits.patience)),
             });
-            (door.router.oneshot(request).instrument(traced.span.clone()).await?, place)
+            (door.router.oneshot(request).instrument(traced.span.clone()).await?, Some(place))
         }
         Err(problem) => {
             let mut response = refusal(&request, problem);
@@ -335,14 +337,11 @@ fn blame(headers: &mut HeaderMap) {
 }
 
 /// Whether a request may go on: it is of no foreign page, somebody known asks, and there is room.
-fn admitted(
-    door: &Door,
-    connection: &Connection,
-    request: &mut Request<Incoming>,
-) -> Result<Option<Place>, Problem> {
+fn admitted(door: &Door, connection: &Connection, request: &mut Request<Incoming>) -> Result<Place, Problem> {
     let path = request.uri().path();
     if rules::is_open(path) {
-        return Ok(None);
+        let stranger = network(connection.peer.ip()).to_string();
+        return door.lobby.enter(stranger.into());
     }
     let is_on = door.authentication.is_on();
     let credentials = if is_on { Credentials::Asked } else { Credentials::None };
@@ -363,7 +362,7 @@ fn admitted(
     // What was believed is nobody else's business from here on.
     request.headers_mut().remove(header::AUTHORIZATION);
     request.extensions_mut().insert(caller);
-    Ok(Some(place))
+    Ok(place)
 }
 
 #[cfg(test)]

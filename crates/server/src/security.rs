@@ -2,6 +2,7 @@
 //!
 //! Must not know: who may do what.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,9 @@ impl Default for Security {
     }
 }
 
+/// What is allowed to anybody but the owner of a file.
+const OTHERS: u32 = 0o077;
+
 fn is_named(path: &Path) -> bool {
     !path.as_os_str().is_empty()
 }
@@ -87,6 +91,7 @@ impl Security {
     /// With what is wrong with one of them.
     pub(crate) fn open(&self) -> Result<Opened, String> {
         let mut sources: Vec<Arc<dyn Reload>> = Vec::new();
+        [&self.tls.key, &self.token_keys].into_iter().for_each(|path| warn_if_shared(path));
         let clients = match is_named(&self.token_keys) {
             true => ClientCertificates::Optional,
             false => ClientCertificates::Required,
@@ -116,6 +121,14 @@ impl Security {
             None
         };
         Ok(Opened { tls, authentication: Arc::new(Authentication::new(tokens, certificates)), sources })
+    }
+}
+
+/// A file with a secret that others on this machine can read is no reason not to serve, but one to say so.
+fn warn_if_shared(path: &Path) {
+    let mode = std::fs::metadata(path).map(|metadata| metadata.permissions().mode());
+    if mode.is_ok_and(|mode| mode & OTHERS != 0) {
+        tracing::warn!(file = %path.display(), "others on this machine may read or change this file: chmod 600");
     }
 }
 

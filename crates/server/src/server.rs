@@ -35,6 +35,10 @@ use crate::telemetry::SpanCounters;
 /// Longest message that is read, in bytes. What is longer than a write may be, but not absurdly so, is told so by name.
 const MAX_MESSAGE_BYTES: usize = 8 << 20;
 
+/// Of what all calls together may be, strangers who look whether it serves have this part besides, and at least so many.
+const LOBBY_SHARE: usize = 16;
+const LEAST_LOBBY: usize = 64;
+
 /// Where to listen, and what to bear.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -195,6 +199,7 @@ impl Server {
             authentication: security.authentication,
             audit,
             room: Arc::new(Room::new(config.limits.calls)),
+            lobby: Arc::new(Room::new((config.limits.calls / LOBBY_SHARE).max(LEAST_LOBBY))),
         };
         let interval = config.security.reload_interval;
         tokio::spawn(reload::watch(security.sources, interval, reloads, closed.clone()));

@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded() {
         let key = Key::generate("one", Algorithm::HS256).unwrap();
-        let keys = Arc::new(Keys::read(&to_file(&[key.clone()])).unwrap());
+        let keys = Arc::new(Keys::read(&to_file(std::slice::from_ref(&key))).unwrap());
         let expected = Expected { audience: "gapless".to_owned(), leeway: 0 };
         let authentication = Authentication::new(None, None);
         for number in 0..MAX_KNOWN + 10 {

@@ -275,7 +275,7 @@ mod tests {
             let key = Key::generate("one", algorithm).unwrap();
             let file = to_file(&[key.to_check_with()]);
             assert_eq!(Keys::read(&file).unwrap().len(), 1);
-            assert_eq!(file.contains("\"d\""), false, "what signs stays with whoever signs");
+            assert!(!file.contains("\"d\""), "what signs stays with whoever signs");
             assert!(key.encoding().is_ok());
             assert_eq!(key.to_check_with().encoding().is_ok(), algorithm == Algorithm::HS256);
         }

@@ -176,3 +176,30 @@ async fn who_breaks_off_one_call_after_the_other_is_cut_off() {
     assert_eq!(answer.code, tonic::Code::PermissionDenied);
     neighbour.leave();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_who_only_look_whether_it_serves_take_no_room_from_others() {
+    let server = Secured::start_with(&[("GAPLESS_SERVER__CALLS", "32")]);
+    let neighbour = Neighbour::at(&server);
+    let mut sender = http2(&server, None).await.unwrap();
+    let (mut open, mut refused) = (Vec::new(), 0);
+    for _ in 0..100 {
+        sender = timeout(LONG, sender.ready()).await.unwrap().unwrap();
+        let request = Request::post(format!("https://{}/grpc.health.v1.Health/Watch", server.address))
+            .header("content-type", "application/grpc")
+            .body(())
+            .unwrap();
+        let (response, mut body) = sender.send_request(request, false).unwrap();
+        body.send_data(framed(b""), true).unwrap();
+        let response = timeout(LONG, response).await.unwrap().unwrap();
+        match response.headers().get("grpc-status") {
+            Some(status) => {
+                assert_eq!(status, "8", "{response:?}");
+                refused += 1;
+            }
+            None => open.push(response),
+        }
+    }
+    assert_eq!((open.len(), refused), (32, 68), "half of the lobby is one stranger's");
+    neighbour.leave();
+}

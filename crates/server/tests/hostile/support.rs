@@ -148,7 +148,7 @@ impl Secured {
         let ca = std::fs::read(self.path("tls/ca.pem")).unwrap();
         let credentials = Credentials::default().with_ca(ca).with_token(token).unwrap();
         let retry = Retry { deadline: LONG, ..Retry::default() };
-        let client = Client::connecting(&[self.address.clone()], credentials).unwrap();
+        let client = Client::connecting(std::slice::from_ref(&self.address), credentials).unwrap();
         client.with(Options { retry, ..Options::default() })
     }
 
