@@ -96,6 +96,7 @@ fn lines(token: &str) -> Vec<Line> {
         .encode_to_vec()
     };
     let list = "/gapless.v1.Ledger/ListEntities";
+    call("a page of 0, which is as many as usual", list, &page(0, ""), Code::Ok, "");
     call("a page of 2^31", list, &page(1 << 31, ""), invalid.0, invalid.1);
     call("a token of a page that nobody issued", list, &page(10, "AQAAAAAA"), invalid.0, invalid.1);
     call("a token of a page that is no token", list, &page(10, "../../etc/passwd"), invalid.0, invalid.1);
