@@ -39,6 +39,7 @@ impl ProjectionService {
     ) -> Result<Sent<v1::WorkResponse>, Status> {
         let caller = caller(request.extensions())?.clone();
         let calls = self.gate.open_stream(&caller, &WORK)?;
+        let expires = caller.expires;
         let requests = request.into_inner().map(move |request| {
             let request = request.map_err(|status| unread(&status))?;
             let scope = match &request.request {
@@ -55,7 +56,7 @@ impl ProjectionService {
             // What is held is finished well before connections are cut.
             grace: self.limits.drain / 2,
         };
-        Ok(sent(calls.work(requests, limits, self.closing.clone())))
+        Ok(sent(until_void(calls.work(requests, limits, self.closing.clone()), expires)))
     }
 }
 
