@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Invariants
-//! - A call is reached through a gate alone, and a gate asks [`decide`].
+//! - A call is reached through a gate alone, and a gate asks `decide`.
 //! - What is decided depends on names alone, never on what exists: a stranger learns nothing from a refusal.
 //!
 //! Must not know: what a call does; how a credential is checked.
