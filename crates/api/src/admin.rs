@@ -14,6 +14,7 @@ use crate::nodes::OtherNodes;
 use crate::page;
 use crate::problem::{Problem, ProblemKind};
 use crate::reading::partition_at;
+use crate::unknown;
 use crate::v1;
 
 /// Longest definition of a namespace, in bytes.
@@ -60,7 +61,9 @@ impl AdminCalls {
         let namespaces = self.engine.namespaces();
         let only = match request.namespace.as_str() {
             "" => None,
-            name => Some(self.engine.namespace(name).ok_or_else(|| Problem::no_namespace(name))?.id),
+            name => {
+                Some(self.engine.namespace(name).ok_or_else(|| unknown::namespace(&self.engine, name))?.id)
+            }
         };
         let place = |report: &PartitionReport| {
             u64::from(report.partition.namespace.get()) << 16 | u64::from(report.partition.index.get())

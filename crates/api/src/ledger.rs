@@ -17,6 +17,7 @@ pub use self::streams::Answers;
 
 use crate::problem::{Problem, ProblemKind};
 use crate::reading::{Question, off_thread};
+use crate::unknown;
 use crate::v1;
 use crate::write::{checked, field_messages, milliseconds, response};
 use crate::write_stream::{self, InFlight};
@@ -45,7 +46,7 @@ impl LedgerCalls {
         let checked = checked(request)?;
         let options = WriteOptions { patience };
         let written = self.engine.write(checked.namespace, checked.key, &checked.write, options).await;
-        let acknowledgement = written.map_err(|error| named(error, checked.namespace))?;
+        let acknowledgement = written.map_err(|error| named(&self.engine, error, checked.namespace))?;
         let mut answer = response(checked.key, &acknowledgement);
         if request.include_tx_proof {
             self.prove(request, &acknowledgement, &mut answer, patience).await?;
@@ -183,9 +184,9 @@ impl LedgerCalls {
 }
 
 /// The engine does not repeat a name; whoever asked has it.
-pub(crate) fn named(error: WriteError, namespace: &str) -> Problem {
+pub(crate) fn named(engine: &Engine, error: WriteError, namespace: &str) -> Problem {
     match error {
-        WriteError::UnknownNamespace => Problem::no_namespace(namespace),
+        WriteError::UnknownNamespace => unknown::namespace(engine, namespace),
         error => error.into(),
     }
 }

@@ -31,6 +31,7 @@ mod reading;
 pub mod settings;
 mod status;
 pub mod trace;
+mod unknown;
 pub mod write;
 mod write_stream;
 

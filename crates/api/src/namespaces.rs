@@ -7,6 +7,7 @@ use crate::check::Check;
 use crate::definition::{from_toml, to_toml};
 use crate::page;
 use crate::problem::Problem;
+use crate::unknown;
 use crate::v1;
 
 impl AdminCalls {
@@ -41,7 +42,7 @@ impl AdminCalls {
     ) -> Result<v1::GetNamespaceResponse, Problem> {
         check(&request.namespace)?;
         let found = self.engine.namespace(&request.namespace);
-        let found = found.ok_or_else(|| Problem::no_namespace(&request.namespace))?;
+        let found = found.ok_or_else(|| unknown::namespace(&self.engine, &request.namespace))?;
         Ok(v1::GetNamespaceResponse { namespace: Some(message(&found)) })
     }
 
@@ -81,7 +82,7 @@ impl AdminCalls {
     ) -> Result<v1::DropNamespaceResponse, Problem> {
         check(&request.namespace)?;
         if self.engine.namespace(&request.namespace).is_none() {
-            return Err(Problem::no_namespace(&request.namespace));
+            return Err(unknown::namespace(&self.engine, &request.namespace));
         }
         self.engine.drop_namespace(&request.namespace).await?;
         Ok(v1::DropNamespaceResponse {})

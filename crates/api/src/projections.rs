@@ -22,14 +22,13 @@ pub use self::work::WorkLimits;
 use crate::admin::AdminCalls;
 use crate::check::Check;
 use crate::problem::{Problem, ProblemKind};
+use crate::unknown;
 use crate::v1;
 
 /// For how long a lease is renewed if nothing was said.
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 /// How long one lease waits before it is asked for again: whatever has changed meanwhile, it is looked at anew.
 const WAIT: Duration = Duration::from_secs(1);
-/// When to come back to a node that has just started.
-const SOON: Duration = Duration::from_millis(100);
 /// The answer is on its way before the caller's deadline.
 const MARGIN: Duration = Duration::from_millis(50);
 
@@ -247,7 +246,7 @@ impl ProjectionCalls {
         let report = self.engine.projection(namespace, projection);
         let report = report.map_err(|error| self.named(error, namespace, projection))?;
         let partition = self.engine.partition_of(namespace, workspace);
-        let partition = partition.ok_or_else(|| Problem::no_namespace(namespace))?;
+        let partition = partition.ok_or_else(|| unknown::namespace(&self.engine, namespace))?;
         let (index, workspace) = match report.plan.scope {
             Scope::Workspace => (partition.index, workspace),
             Scope::Namespace => (PartitionIndex::new(0), WorkspaceId::NAMESPACE),
@@ -259,26 +258,13 @@ impl ProjectionCalls {
         self.engine.watermark(domain).map_or(0, |mut waiter| waiter.watermark())
     }
 
-    /// Whether what it does not know may be decided already: a node that has just started has the definitions of its last
-    /// checkpoint, and the newer ones still before it. A worker that comes back first must not take that for an answer.
-    fn has_more_to_learn(&self) -> bool {
-        let replicator = self.engine.replicator();
-        let (leadership, progress) =
-            (replicator.leadership().borrow().clone(), *replicator.progress().borrow());
-        match leadership.leader {
-            _ if leadership.is_ready() => false,
-            Some(_) if !leadership.is_self => progress.dispatched < progress.committed,
-            _ => true,
-        }
-    }
-
     /// The engine does not repeat names; whoever asked has them.
     fn named(&self, error: ProjectionError, namespace: &str, projection: &str) -> Problem {
+        let not_yet = (error == ProjectionError::Unknown).then(|| unknown::not_yet(&self.engine)).flatten();
+        if let Some(not_yet) = not_yet {
+            return not_yet;
+        }
         match error {
-            ProjectionError::Unknown if self.has_more_to_learn() => {
-                let message = "the node does not know all yet that was decided before; ask again";
-                Problem::new(ProblemKind::Unavailable, "ACTUALIZING", message).after(SOON)
-            }
             ProjectionError::Unknown if self.engine.namespace(namespace).is_none() => {
                 Problem::no_namespace(namespace)
             }

@@ -14,6 +14,7 @@ use crate::event::event;
 use crate::paging::{PageLength, Wanted};
 use crate::problem::{Problem, ProblemKind};
 use crate::reading::{Newness, off_thread, view};
+use crate::unknown;
 use crate::v1;
 
 /// Outcomes that are read ahead in all partitions together, at most; at least one in each.
@@ -49,7 +50,7 @@ pub(crate) async fn events(
     patience: Duration,
 ) -> Result<impl Stream<Item = Result<v1::Event, Problem>> + Send + use<>, Problem> {
     let name = request.namespace.clone();
-    let namespace = engine.namespace(&name).ok_or_else(|| Problem::no_namespace(&name))?;
+    let namespace = engine.namespace(&name).ok_or_else(|| unknown::namespace(engine, &name))?;
     let partitions: Vec<PartitionId> = namespace.partitions().collect();
     let end = last_entry(engine, &partitions, newness, patience).await?;
     let most = (AHEAD / partitions.len()).max(1);

@@ -8,6 +8,7 @@ use gapless_engine::{Consistency, Engine, PartitionState, ReadError, ReadOptions
 
 use crate::check::Check;
 use crate::problem::{Problem, ProblemKind};
+use crate::unknown;
 use crate::v1;
 
 /// How new an answer has to be: what is waited for, in this order.
@@ -60,7 +61,7 @@ pub(crate) struct Found {
 /// The partition of a workspace.
 pub(crate) fn partition_of(engine: &Engine, namespace: &str, workspace: u64) -> Result<Found, Problem> {
     let partition = engine.partition_of(namespace, WorkspaceId::new(workspace));
-    let partition = partition.ok_or_else(|| Problem::no_namespace(namespace))?;
+    let partition = partition.ok_or_else(|| unknown::namespace(engine, namespace))?;
     Ok(Found { name: namespace.to_owned(), partition })
 }
 
@@ -96,7 +97,7 @@ pub(crate) fn partition_at(
     namespace: &str,
     index: PartitionIndex,
 ) -> Result<Found, Problem> {
-    let found = engine.namespace(namespace).ok_or_else(|| Problem::no_namespace(namespace))?;
+    let found = engine.namespace(namespace).ok_or_else(|| unknown::namespace(engine, namespace))?;
     let count = found.schema.definition().partitions;
     if index.get() >= count.get() {
         let message = format!("namespace `{namespace}` has partitions 0 to {}, not {index}", count.get() - 1);

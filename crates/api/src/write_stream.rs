@@ -130,7 +130,7 @@ async fn submitted(
             Ok(submitted) => return Ok((checked.key, submitted)),
             Err(error) => match delay(&error) {
                 Some(delay) if started.elapsed() + delay < patience => delay,
-                _ => return Err(of_request(named(error, checked.namespace), request)),
+                _ => return Err(of_request(named(&calls.engine, error, checked.namespace), request)),
             },
         };
         tokio::time::sleep(delay).await;
@@ -156,7 +156,8 @@ async fn outcome(
     size: usize,
 ) -> Answer {
     let answer = async {
-        let acknowledgement = submitted.outcome().await.map_err(|error| named(error, &request.namespace))?;
+        let acknowledgement =
+            submitted.outcome().await.map_err(|error| named(&calls.engine, error, &request.namespace))?;
         let mut answer = response(key, &acknowledgement);
         if request.include_tx_proof {
             calls.prove(&request, &acknowledgement, &mut answer, patience).await?;

@@ -117,19 +117,31 @@ async fn a_worker_that_is_stopped_gives_back_what_it_holds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_that_takes_longer_than_its_lease_is_renewed_and_work_that_fails_is_tried_again() {
+async fn a_lease_is_renewed_while_its_work_goes_on_and_work_that_fails_is_tried_again() {
     let (node, mut ledger, _) = shop().await;
     written(&mut ledger, sold(1, "today", 1)).await;
-    // Longer than a lease, shorter than a lease that is renewed once.
-    let worker = client(&node).worker("shop", "work").with_ttl(Duration::from_millis(1000));
+    let ttl = Duration::from_secs(4);
+    let worker = client(&node).worker("shop", "work").with_ttl(ttl);
     let stopper = worker.stopper();
-    let watching = node.engine.clone();
-    let running = tokio::spawn(worker.run(1, move |slot: v1::GrantedSlot, _: Rows<Client>| async move {
-        if slot.attempt == 1 {
-            return Err("not at first".to_owned());
+    let (watching, working) = (node.engine.clone(), node.engine.clone());
+    let running = tokio::spawn(worker.run(1, move |slot: v1::GrantedSlot, _: Rows<Client>| {
+        let engine = working.clone();
+        async move {
+            if slot.attempt == 1 {
+                return Err("not at first".to_owned());
+            }
+            // The work is done when its lease was renewed: it lasts longer than it was granted for.
+            for _ in 0..3000 {
+                let report = engine.projection("shop", "work").unwrap();
+                let mut blocking =
+                    report.domains.iter().filter_map(|domain| domain.status.as_ref()?.blocking.clone());
+                if blocking.any(|slot| u128::from(slot.expires_at - slot.leased_at) > ttl.as_millis()) {
+                    return Ok(Changes::result("{\"done\": true}"));
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err("it was never renewed".to_owned())
         }
-        tokio::time::sleep(Duration::from_millis(1300)).await;
-        Ok(Changes::result("{\"done\": true}"))
     }));
     let domain = watching.domain("shop", "work", gapless_engine::types::PartitionIndex::new(1)).unwrap();
     watching.wait_for_slot(&domain, 1, crate::support::LONG).await.unwrap();
