@@ -17,6 +17,7 @@
 pub mod acknowledgements;
 mod acks;
 pub mod admission;
+mod backup;
 mod barriers;
 mod catalog;
 mod counters;
@@ -45,6 +46,7 @@ mod reads;
 pub mod recall;
 mod removal;
 mod reports;
+mod restore;
 pub mod retention;
 mod slot;
 mod snapshot;
@@ -55,6 +57,7 @@ mod worker;
 mod workers;
 mod write;
 
+pub use backup::{BackupError, BackupOptions, BackupProgress, BackupReport, OnBackupProgress, RestoreError};
 pub use barriers::Target;
 pub use catalog::{Catalog, CatalogCommand, CatalogFileError, Namespace, Projection};
 pub use counters::{Rejected, WriteStatistics};
@@ -72,6 +75,7 @@ pub use projections::{
 };
 pub use reads::{Consistency, ReadOptions};
 pub use reports::{NoPeers, Peers, Report};
+pub use restore::{RestoreOptions, RestorePoint, RestoreProgress, RestoreReport, restore};
 pub use slot::{Applied, PartitionState, QueueLimits};
 pub use statistics::Statistics;
 pub use subscription::{Follow, Followed, Subscription};
