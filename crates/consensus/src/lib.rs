@@ -58,6 +58,7 @@ mod format;
 #[doc(hidden)]
 pub mod fuzzing;
 mod identity;
+mod inspecting;
 pub mod limits;
 mod machine;
 mod members;
@@ -79,6 +80,7 @@ pub use error::{
     ChangeError, EntriesError, InstallError, OpenError, ReadPointError, SnapshotError, Stopped, TransferError,
 };
 pub use identity::{ClusterId, Identity, NodeId, Term};
+pub use inspecting::{Inspected, inspect_directory};
 pub use machine::{Committed, CommittedBody, Machine, MachineFault, SnapshotBody, SnapshotSource};
 pub use members::{Members, MembersError};
 pub use node::Node;

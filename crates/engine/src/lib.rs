@@ -45,6 +45,7 @@ mod ranges;
 mod reads;
 pub mod recall;
 mod removal;
+mod repair;
 mod reports;
 mod restore;
 pub mod retention;
@@ -52,6 +53,7 @@ mod slot;
 mod snapshot;
 mod statistics;
 mod subscription;
+pub mod verify;
 pub mod watermarks;
 mod worker;
 mod workers;
@@ -74,6 +76,7 @@ pub use projections::{
     DomainReport, DomainState, Freshness, LeaseRequest, Leased, ProjectionError, ProjectionReport,
 };
 pub use reads::{Consistency, ReadOptions};
+pub use repair::{RepairError, RepairOptions, RepairReport, Repaired, repair_node};
 pub use reports::{NoPeers, Peers, Report};
 pub use restore::{RestoreOptions, RestorePoint, RestoreProgress, RestoreReport, restore};
 pub use slot::{Applied, PartitionState, QueueLimits};

@@ -27,6 +27,8 @@ use sha2::{Digest, Sha256};
 
 use crate::backup::{BackupError, Directory, RestoreError};
 use crate::removal;
+pub(crate) use checking::check_file;
+pub(crate) use writing::Appending;
 
 /// Says that a directory is not finished.
 const MARK: &str = "RESTORING";

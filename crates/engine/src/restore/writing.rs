@@ -172,7 +172,7 @@ impl Writing<'_> {
 }
 
 /// Writes a partition log of outcomes up to an entry; how many they are.
-pub(crate) fn write_outcomes(
+fn write_outcomes(
     directory: &Directory,
     files: &[&FileEntry],
     until: LogIndex,
@@ -184,7 +184,7 @@ pub(crate) fn write_outcomes(
     io.create_dir(dir).map_err(BackupError::io("create", dir))?;
     let shown = dir.display().to_string();
     let (log, _) = Log::open(io.clone(), dir, options).map_err(|error| writing(&shown, &error))?;
-    let mut appending = Appending { log: &log, next: Position::FIRST, records: Vec::new(), bytes: 0 };
+    let mut appending = Appending::to(&log);
     for file in files {
         each_item(directory, file, &mut |at, item| {
             let (header, ..) = Header::decode_alone(&item).map_err(|_| malformed(directory, file, at))?;
@@ -204,23 +204,28 @@ pub(crate) fn write_outcomes(
 }
 
 /// Outcomes on their way into a log.
-struct Appending<'a> {
+pub(crate) struct Appending<'a> {
     log: &'a Log,
-    next: Position,
+    pub(crate) next: Position,
     records: Vec<Bytes>,
     bytes: usize,
 }
 
-type Reason = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Reason = Box<dyn std::error::Error + Send + Sync>;
 
-impl Appending<'_> {
-    fn push(&mut self, record: Bytes) -> Result<(), Reason> {
+impl<'a> Appending<'a> {
+    pub(crate) fn to(log: &'a Log) -> Self {
+        Self { log, next: Position::FIRST, records: Vec::new(), bytes: 0 }
+    }
+
+    pub(crate) fn push(&mut self, record: Bytes) -> Result<(), Reason> {
         self.bytes += record.len();
         self.records.push(record);
         if self.records.len() >= PAGE || self.bytes >= MAX_READ_BYTES { self.append() } else { Ok(()) }
     }
 
-    fn append(&mut self) -> Result<(), Reason> {
+    /// Appends what was pushed.
+    pub(crate) fn append(&mut self) -> Result<(), Reason> {
         let records = std::mem::take(&mut self.records);
         self.bytes = 0;
         if records.is_empty() {

@@ -6,6 +6,7 @@
 )]
 
 mod cluster;
+mod flips;
 #[allow(dead_code, reason = "clusters need more of it")]
 #[path = "../cluster/harness.rs"]
 mod harness;
@@ -13,6 +14,7 @@ mod load;
 mod points;
 mod power;
 mod refusals;
+mod repairs;
 
 use std::collections::BTreeMap;
 use std::path::Path;

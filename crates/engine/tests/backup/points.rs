@@ -38,7 +38,7 @@ async fn check_at(disk: &FaultyIo, all: &Outcomes, known: &Acknowledged, index: 
 }
 
 /// A table that counts, by rules.
-fn counting(definition: Definition) -> Definition {
+pub(crate) fn counting(definition: Definition) -> Definition {
     let plan = serde_json::json!({"rules": {
         "ItemSold": {"kind": "upsert", "entity": "sold", "id": "all",
             "set": {"total": {"add": [{"row": "total"}, {"event": "amount"}]}, "last": {"event": "amount"}}},
