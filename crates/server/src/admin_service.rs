@@ -8,7 +8,7 @@ use gapless_api::v1::admin_server::Admin;
 use gapless_api::{AdminCalls, v1};
 use tonic::{Request, Response, Status};
 
-use crate::call::patience;
+use crate::call::{Sent, patience, sent};
 use crate::rate::Rates;
 use crate::server::Limits;
 
@@ -93,11 +93,13 @@ impl Admin for AdminService {
         Ok(Response::new(self.calls.snapshot(request.get_ref()).await?))
     }
 
+    type BackupStream = Sent<v1::BackupResponse>;
+
     async fn backup(
         &self,
         request: Request<v1::BackupRequest>,
-    ) -> Result<Response<v1::BackupResponse>, Status> {
-        Ok(Response::new(self.calls.backup(request.get_ref())?))
+    ) -> Result<Response<Self::BackupStream>, Status> {
+        Ok(Response::new(sent(self.calls.backup(request.get_ref())?)))
     }
 
     async fn cluster_status(

@@ -161,7 +161,10 @@ fn cluster() -> Vec<Route> {
     vec![
         own!(post, "/v1/barrier", "WaitBarrier", JSON, wait_barrier),
         administer!(post, "/v1/snapshot", "Snapshot", |http, request| http.admin.snapshot(&request).await),
-        administer_body!("/v1/backup", "Backup", |http, request| http.admin.backup(&request)),
+        administer_body!("/v1/backup", "Backup", |http, request| http
+            .admin
+            .backup_to_its_end(&request)
+            .await),
         administer!(get, "/v1/cluster", "ClusterStatus", |http, request| Ok(http
             .admin
             .cluster_status(&request))),
