@@ -8,9 +8,9 @@
 //! | ACK-1 | what clients were told, against what stands there |
 //! | WM-1 with LOG-2, TRUNC-1, ISO-1, one leader per term | every node, after every step |
 //! | LOG-1 | every partition at rest, at the end: computed anew from its log |
+//! | ORD-1 | every effect that any node shows of a projection |
+//! | FENCE-1 | what workers were granted, and what they committed |
 //! | LIVE | whether everything goes on once there is no trouble any more |
-//!
-//! ORD-1 and FENCE-1 get their files when the engine drives projections.
 //!
 //! Must not know: how trouble is made, what clients intend.
 
@@ -18,15 +18,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gapless_consensus::{NodeId, Term};
-use gapless_engine::PartitionState;
-use gapless_partition::{Direction, Outcome, StoredOutcome, View};
+use gapless_engine::retention::Domain;
+use gapless_engine::{PartitionState, projection};
+use gapless_partition::{Direction, Outcome, OutcomeKind, StoredOutcome, View};
 use gapless_types::{IdempotencyKey, PartitionId, PartitionOffset};
 
 use self::ack_1::{Ack1, IntentId};
 use self::election::Election;
+use self::fence_1::Fence1;
 use self::idem_1::{Idem1, Used};
 use self::num_1::Num1;
 use self::num_3::{Num3, Seen};
+use self::ord_1::{Ord1, Wrong};
 use self::wm_1::{Moment, Wm1};
 use crate::findings::Findings;
 use crate::sometimes::{Situation, Sometimes};
@@ -35,12 +38,14 @@ use crate::world::{Running, World};
 
 pub(crate) mod ack_1;
 mod election;
+mod fence_1;
 mod idem_1;
 pub(crate) mod iso_1;
 pub(crate) mod log_1;
 mod num_1;
 mod num_2;
 mod num_3;
+mod ord_1;
 mod trunc_1;
 mod wm_1;
 
@@ -59,6 +64,8 @@ struct State {
     ack_1: Ack1,
     wm_1: Wm1,
     election: Election,
+    ord_1: Ord1,
+    fence_1: Fence1,
     /// Up to where each life was read.
     read: BTreeMap<(NodeId, PartitionId), (u64, PartitionOffset)>,
 }
@@ -229,6 +236,46 @@ impl Checkers {
     /// Some place that somebody was told of.
     pub(crate) fn some_place(&self, number: u64) -> Option<(PartitionId, PartitionOffset)> {
         self.state().ack_1.some_place(number)
+    }
+
+    /// Somebody was granted a slot.
+    pub(crate) fn granted(&self, domain: &Domain, slot: u64, token: u64) {
+        self.state().fence_1.granted(domain, slot, token);
+    }
+
+    /// Whether somebody was told of a newer token of a slot.
+    pub(crate) fn is_outdated(&self, domain: &Domain, slot: u64, token: u64) -> bool {
+        self.state().fence_1.is_outdated(domain, slot, token)
+    }
+
+    /// Somebody was told that his commit counts.
+    pub(crate) fn committed(&self, domain: &Domain, slot: u64, token: u64, was_outdated: bool) {
+        self.tell("FENCE-1", Fence1::committed(domain, slot, token, was_outdated));
+    }
+
+    /// Takes in everything that a node shows of a domain.
+    pub(crate) fn projected(&self, life: &Life, domain: &Domain, view: &projection::View, damaged: bool) {
+        let looked = self.state().ord_1.look(life, domain, view);
+        match looked {
+            Ok(()) => {}
+            Err(Wrong::Order(what)) => self.tell("ORD-1", Err(what)),
+            // Damage may show when it is read. It is named, and nothing wrong is said.
+            Err(Wrong::Unreadable(_)) if !life.is_on() => {}
+            Err(Wrong::Unreadable(_)) if damaged => self.sometimes.saw(Situation::DamageFound),
+            Err(Wrong::Unreadable(what)) => {
+                self.tell("LOG-1", Err(format!("node {}, {domain:?}: {what}", life.node)));
+            }
+        }
+    }
+
+    /// At the end, when a domain shows everything up to an outcome: every event up to there has its slot.
+    pub(crate) fn finish_projection(&self, domain: &Domain, last: PartitionOffset) {
+        let state = self.state();
+        let events = (1..=last.get()).filter_map(PartitionOffset::new).filter(|offset| {
+            let stored = state.num_3.at(domain.partition, *offset);
+            stored.is_some_and(|stored| stored.header().kind == OutcomeKind::Event)
+        });
+        self.tell("ORD-1", state.ord_1.finish(domain, events));
     }
 
     /// At the end, when everything that still exists was read: everything acknowledged was found, and stands in the right order.

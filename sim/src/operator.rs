@@ -16,8 +16,23 @@ const TRIES: u32 = 400;
 const PAUSE: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Makes another node a voter in the place of one that is damaged. That one stays as long as it may be of use: others may need its
+/// vote or what it has.
+pub(crate) async fn replace(stage: &Stage, old: NodeId) {
+    let new = seat(stage, Some(old));
+    if !take_over(stage, new, Some(old)).await {
+        stage.world.retire_now(old);
+        take_over(stage, new, Some(old)).await;
+    }
+}
+
 /// Makes another node a voter, in the place of one that leaves for good if there is one. Whether it is.
 pub(crate) async fn add(stage: &Stage, instead_of: Option<NodeId>) -> bool {
+    let new = seat(stage, instead_of);
+    take_over(stage, new, instead_of).await
+}
+
+fn seat(stage: &Stage, instead_of: Option<NodeId>) -> NodeId {
     let world = &stage.world;
     let node = {
         let last = world.seats().last_key_value().map_or(0, |(node, _)| node.get());
@@ -25,6 +40,11 @@ pub(crate) async fn add(stage: &Stage, instead_of: Option<NodeId>) -> bool {
     };
     note!(world.trace, "operator: node {node} joins instead of {instead_of:?}");
     world.seat(node, Start::Join);
+    node
+}
+
+async fn take_over(stage: &Stage, node: NodeId, instead_of: Option<NodeId>) -> bool {
+    let world = &stage.world;
     let joined = settle(stage, |voters| {
         let mut wanted = voters.clone();
         wanted.insert(node);

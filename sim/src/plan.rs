@@ -100,10 +100,14 @@ pub struct Plan {
     pub pace: u64,
     /// Which troubles there are.
     pub troubles: Vec<Trouble>,
+    /// Whether all damage is that a follower loses the end of its log, at the moment at which its leader ends.
+    pub loses_tails: bool,
     /// How messages travel while there is trouble.
     pub weather: Weather,
     /// Writers.
     pub writers: u64,
+    /// Workers of the projection.
+    pub workers: u64,
     /// Partitions of a namespace.
     pub partitions: u16,
     /// Entries of the replicated log that are kept for followers.
@@ -145,6 +149,7 @@ impl Plan {
             nodes,
             trouble_lasts: Duration::from_millis(chance.u64(3_000..12_000)),
             pace: chance.u64(100..1_500),
+            loses_tails: false,
             weather: Weather {
                 delay: [100, 1_000, 5_000, 30_000][chance.usize(..4)],
                 lost: if stormy { chance.u32(0..60) } else { 0 },
@@ -152,6 +157,7 @@ impl Plan {
             },
             troubles,
             writers: chance.u64(2..=6),
+            workers: seed % 3 + 1,
             partitions: chance.u16(1..=3),
             keep_entries: [3, 20, 200, 10_000][chance.usize(..4)],
             max_retained_bytes: if nodes > 1 && chance.bool() { 1 } else { u64::MAX },
@@ -183,13 +189,14 @@ impl Plan {
             Mistake::IdempotencyInCacheOnly | Mistake::CounterEvictedWithKey | Mistake::OwnClockAtApply => {
                 vec![Trouble::Crash]
             }
+            Mistake::ExpiredTokenCommits => vec![Trouble::Crash, Trouble::SlowLink],
             Mistake::ReadWithoutQuorum => vec![Trouble::Partition],
             Mistake::ForgottenVote => vec![Trouble::Crash, Trouble::CrashAll, Trouble::Partition],
             Mistake::VoteWithLostTail => vec![Trouble::Crash, Trouble::Partition, Trouble::Damage],
         };
         // Links that are cut have to stay so for a while; everything else comes quickly.
         let pace = if mistake == Mistake::ReadWithoutQuorum { 3_000 } else { plan.pace.min(500) };
-        Self { troubles, pace, ..plan }
+        Self { troubles, pace, loses_tails: mistake == Mistake::VoteWithLostTail, ..plan }
     }
 
     /// Whether the seed has a kind of trouble.

@@ -9,6 +9,7 @@
 //! Must not know: what is checked.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::panic;
 use std::path::PathBuf;
 use std::sync::{Arc, Once, mpsc};
@@ -25,7 +26,7 @@ use crate::findings::Finding;
 use crate::plan::Plan;
 use crate::sometimes::{Occurrences, Situation};
 use crate::trace::{Fingerprint, note};
-use crate::workload::{BRIEF, BRIEF_WINDOW, SEASONAL, SHOP, Stage, reader, writer};
+use crate::workload::{BRIEF, BRIEF_WINDOW, SEASONAL, SHOP, Stage, reader, worker, writer};
 use crate::world::{Running, SeatState, World};
 use crate::{operator, supervisor, troubles};
 
@@ -178,6 +179,9 @@ async fn live(stage: &Arc<Stage>) {
         .collect();
     clients.extend((0..2).map(|_| tokio::spawn(reader::run(stage.clone(), world.fork_chance()))));
     clients.push(tokio::spawn(reader::follow(stage.clone(), world.fork_chance())));
+    let workers = (1..=world.plan.workers)
+        .map(|number| AbortOnDrop(tokio::spawn(worker::run(stage.clone(), number, world.fork_chance()))));
+    let _workers: Vec<_> = workers.collect();
     let troubled = tokio::spawn(troubles::run(stage.clone(), world.fork_chance()));
     // What it found by a panic is told by its hook.
     let _ = troubled.await;
@@ -201,6 +205,15 @@ async fn live(stage: &Arc<Stage>) {
     rest(stage).await;
 }
 
+/// A task that goes on until nobody needs it any more.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// Everybody comes to an end, and everything is read once more.
 async fn finish(stage: &Arc<Stage>, clients: Vec<JoinHandle<()>>) {
     let world = &stage.world;
@@ -210,9 +223,7 @@ async fn finish(stage: &Arc<Stage>, clients: Vec<JoinHandle<()>>) {
             world.seats().iter().filter(|(_, seat)| seat.damaged).map(|(node, _)| *node).collect();
         for node in damaged {
             if !is_retired(world, node) {
-                // As long as it runs it may lead, and a leader with a damaged partition has no snapshot for anybody.
-                world.retire_now(node);
-                operator::add(stage, Some(node)).await;
+                operator::replace(stage, node).await;
             }
         }
     }
@@ -279,6 +290,7 @@ async fn read_everywhere(stage: &Stage, partition: PartitionId) {
                 Some(Err(_)) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         }
+        worker::read_all(stage, &node, partition, applied).await;
     }
 }
 
@@ -331,12 +343,18 @@ async fn await_leader(world: &World) -> Option<Running> {
     }
 }
 
-/// A voter whose disk is damaged does not open, and another one lost the end of its log: it does not vote before it has passed that,
-/// unless all voters are there. Nobody can go on until somebody decides what is to be given up.
+/// A voter is gone with its disk, or does not open because that is damaged, and another one lost the end of its log: it does not vote
+/// before it has passed that, unless all voters are there. Nobody can go on until somebody decides what is to be given up.
 fn stands_still_by_design(world: &World) -> bool {
-    let refused = world.seats().values().any(|seat| seat.damaged && seat.refused.is_some());
+    let running = world.running();
+    let voters: BTreeSet<_> =
+        running.iter().flat_map(|node| node.engine.replicator().members().all_voters()).collect();
+    let is_gone = |seat: &crate::world::Seat| {
+        matches!(seat.state, SeatState::Retired) || (seat.damaged && seat.refused.is_some())
+    };
+    let gone = world.seats().iter().any(|(node, seat)| voters.contains(node) && is_gone(seat));
     let is_suspect = |node: &Running| node.engine.replicator().statistics().suspect.is_some();
-    refused && world.leader().is_none() && world.running().iter().any(is_suspect)
+    gone && world.leader().is_none() && running.iter().any(is_suspect)
 }
 
 /// What every node says of itself, for whoever has to find out why nothing goes on.

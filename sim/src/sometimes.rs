@@ -90,6 +90,12 @@ pub enum Situation {
     Paused,
     /// A partition's files could not be written, and the others went on.
     PartitionBroken,
+    /// A slot of a projection was granted again, because whoever had it did not commit.
+    SlotGrantedAgain,
+    /// A worker came too late, and was refused.
+    ZombieRefused,
+    /// What a worker had read was changed before its turn, so that it was asked for again.
+    CommitReturned,
     /// Nobody could lead until an operator decides: one disk was damaged, and another node had lost the end of its log. Rare, so that
     /// it need not occur.
     StoodStill,
@@ -97,7 +103,7 @@ pub enum Situation {
 
 impl Situation {
     /// All of them.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 44] = [
         Self::DoubledRequest,
         Self::DoubledEntries,
         Self::SnapshotInstalled,
@@ -139,6 +145,9 @@ impl Situation {
         Self::Bridge,
         Self::Paused,
         Self::PartitionBroken,
+        Self::SlotGrantedAgain,
+        Self::ZombieRefused,
+        Self::CommitReturned,
     ];
 }
 

@@ -188,6 +188,14 @@ fn damage(stage: &Stage, running: &Running, chance: &mut fastrand::Rng) {
     if others || members.voters.iter().any(|voters| voters.len() < 3) {
         return;
     }
+    if world.plan.loses_tails {
+        let leader = world.leader();
+        if leader.as_ref().is_none_or(|leader| leader.life.node == node) {
+            return;
+        }
+        leader.iter().for_each(|leader| leader.life.end());
+        return damage_tail(stage, running, chance);
+    }
     if chance.u8(..3) == 0 {
         return damage_tail(stage, running, chance);
     }

@@ -1,4 +1,4 @@
-//! Clients: they write and retry for ever, race, reuse keys, read, follow and wait.
+//! Clients: they write and retry for ever, race, reuse keys, read, follow and wait, and work on a projection.
 //!
 //! Must not know: how trouble is made; what must be true, beyond what each is told.
 
@@ -16,6 +16,7 @@ use crate::world::World;
 
 pub(crate) mod intent;
 pub(crate) mod reader;
+pub(crate) mod worker;
 pub(crate) mod writer;
 
 /// The namespace that is always there, and whose keys are never forgotten in a run.
@@ -89,6 +90,9 @@ pub(crate) fn definition(namespace: &str, window: Option<u64>, partitions: u16) 
         .with_sequence(name("ticket"), 1);
     if let Some(window_ms) = window {
         definition.idempotency = IdempotencyRule { window_ms, ..IdempotencyRule::default() };
+    }
+    if namespace == SHOP {
+        definition = definition.with_projection(name(worker::TALLY), worker::plan());
     }
     definition
 }

@@ -50,4 +50,5 @@ mistakes! {
     voting_with_a_lost_tail_is_found: VoteWithLostTail,
     a_clock_of_ones_own_at_apply_is_found: OwnClockAtApply,
     a_checkpoint_before_the_sync_is_found: CheckpointBeforeSync,
+    an_expired_token_that_commits_is_found: ExpiredTokenCommits,
 }

@@ -14,9 +14,13 @@ const FOUND: &[(u64, u64, &str)] = &[
     ),
     (4, 5, "writers that lost their leader were told in an order of chance"),
     (12, 3, "a follower got what was behind the cut of a log as if it followed"),
+    (17, 3, "what an interrupted install had written stayed on disk"),
     (172, 5, "a snapshot took a partition back behind what it had applied"),
+    (289, 3, "a leader with a damaged partition kept leading, and nobody could take its place"),
     (321, 3, "a log that failed ended what was to be dispatched"),
     (393, 5, "the same, after a sync that failed"),
+    (421, 5, "a partition that had lost outcomes was closed as if it had not"),
+    (435, 3, "a partition lost the end of its log and its checkpoint, and gave numbers out again"),
 ];
 
 /// Seeds that nothing is known of. More of them: `cargo xtask sim`.

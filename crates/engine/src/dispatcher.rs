@@ -255,7 +255,7 @@ impl Machine for Dispatcher {
 /// Takes in all partitions that the catalog names, where they stand on disk. What the catalog on disk calls covered is in them.
 pub(crate) async fn reset_partitions(node: &Arc<Node>) {
     let durable = node.durable.borrow().clone();
-    let covered = durable.covered;
+    let (covered, ends) = (durable.covered, &durable.ends);
     let catalog = node.catalog();
     let partitions: Vec<PartitionId> = catalog.partitions().collect();
     // Every partition begins with the definition that made it. If that is covered, it has to be there.
@@ -269,6 +269,7 @@ pub(crate) async fn reset_partitions(node: &Arc<Node>) {
                 move || worker::begin(&node, &slot)
             };
             slot.set_begun(is_covered);
+            slot.require(ends.get(&partition).copied());
             let begun = node.workers.run(job).await;
             (slot, begun)
         }
@@ -280,6 +281,13 @@ pub(crate) async fn reset_partitions(node: &Arc<Node>) {
         core.reset(&durable);
         for (slot, begun) in begun {
             match begun {
+                // The end of its log is lost. If the replicated log still has what made it, it comes again; its worker finds out.
+                Ok(at) if at.map(|at| at.offset) < slot.required() => {
+                    let from = at.map_or(LogIndex::FIRST, |at| at.index);
+                    slot.detach_from(from);
+                    core.dispatch.open_unknown(slot.id);
+                    core.watermarks.open_unknown(slot.id, slot.incarnation, from);
+                }
                 Ok(at) => {
                     core.dispatch.open(slot.id, at.map(|Reach { offset, index }| Resume { offset, index }));
                     let opened = Opened { applied: at, ..Opened::default() };

@@ -30,6 +30,7 @@ use crate::node::Node;
 use crate::projections;
 use crate::proposing::{self, Request};
 use crate::recall::RecallLimits;
+use crate::removal;
 use crate::reports::{self, NoPeers, Peers, Report};
 use crate::retention::{Domain, Retention};
 use crate::slot::{PartitionState, QueueLimits};
@@ -211,6 +212,7 @@ impl Engine {
         let workers = config.workers()?;
         let (stored, cluster) = founding::read_or_found(&config, &workers).await?;
         let node = Arc::new(Node::new(&config, workers, stored, cluster)?);
+        remove_interrupted(&node).await;
         reset_partitions(&node).await;
         start_workers(&node);
         projections::reset_domains(&node);
@@ -388,6 +390,20 @@ impl Engine {
 
     pub(crate) fn retention(&self) -> &Retention {
         &self.0.retention
+    }
+}
+
+/// Removes what installs of snapshots in an earlier life did not bring to an end.
+async fn remove_interrupted(node: &Arc<Node>) {
+    let job = {
+        let node = node.clone();
+        move || {
+            let generation = node.generation.load(std::sync::atomic::Ordering::Acquire);
+            removal::remove_generations_behind(&*node.io, &node.catalog_file, generation)
+        }
+    };
+    if let Err(error) = node.workers.run(job).await {
+        node.alarm(format!("what an interrupted install left cannot be removed: {error}"));
     }
 }
 

@@ -10,17 +10,18 @@
 //!
 //! Must not know: what records mean.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gapless_types::mistakes::{Mistake, makes};
-use gapless_types::{LogIndex, PartitionId};
+use gapless_types::{LogIndex, PartitionId, PartitionOffset};
 use tokio::task::JoinHandle;
 
-use crate::catalog::StoredCatalog;
+use crate::catalog::{Catalog, StoredCatalog};
 use crate::cutting::Cutting;
-use crate::node::{Durable, Node};
+use crate::node::{Core, Durable, Node};
 use crate::removal;
 
 /// How often, and how much.
@@ -140,7 +141,8 @@ pub(crate) async fn keep_catalog(node: &Arc<Node>) {
             covered = covered.max(*node.dispatched.borrow());
         }
         // Everything that is dispatched is in the catalog, so it is never behind what is covered.
-        Durable { catalog, covered, time: core.time, domains: node.projections.needs(dispatched) }
+        let ends = ends(&core, &catalog, &node.durable.borrow().ends);
+        Durable { catalog, covered, time: core.time, domains: node.projections.needs(dispatched), ends }
     };
     if !stored.says_more_than(&node.durable.borrow()) {
         return;
@@ -149,14 +151,28 @@ pub(crate) async fn keep_catalog(node: &Arc<Node>) {
     write_catalog(node, stored, generation).await;
 }
 
+/// The last outcome that each partition of the catalog has on stable storage; as it was for one that does not say.
+pub(crate) fn ends(
+    core: &Core,
+    catalog: &Catalog,
+    earlier: &BTreeMap<PartitionId, PartitionOffset>,
+) -> BTreeMap<PartitionId, PartitionOffset> {
+    let end = |partition| {
+        let synced = core.watermarks.marks(partition).and_then(|marks| marks.synced);
+        Some((partition, synced.max(earlier.get(&partition).copied())?))
+    };
+    catalog.partitions().filter_map(end).collect()
+}
+
 /// Writes the catalog; everybody who waits for it is told. Whoever calls this holds the turn.
 pub(crate) async fn write_catalog(node: &Arc<Node>, durable: Durable, generation: u64) -> bool {
     let job = {
         let (node, durable) = (node.clone(), durable.clone());
         move || {
-            let Durable { catalog, covered, time, domains } = durable;
+            let Durable { catalog, covered, time, domains, ends } = durable;
             let (catalog, cluster) = ((*catalog).clone(), Some(node.cluster));
-            node.catalog_file.write(&StoredCatalog { catalog, covered, time, cluster, generation, domains })
+            let stored = StoredCatalog { catalog, covered, time, cluster, generation, domains, ends };
+            node.catalog_file.write(&stored)
         }
     };
     match node.workers.run(job).await {

@@ -51,3 +51,8 @@ pub const MAX_PACE_SAMPLES: usize = 64;
 
 const _: () = assert!(MAX_COMMAND_BYTES < MAX_ENTRY_BYTES / 4 * 3, "a command fits an entry");
 const _: () = assert!(MAX_ENTRY_BYTES < MAX_RECORD_BYTES as usize, "an entry fits a record of the log");
+
+/// Looks at a partition that is not served, one per report, until a leader takes it for something that lasts.
+pub(crate) const LASTING_LOOKS: u32 = 20;
+/// Shortest time between two times that a node gives up leadership because of a partition.
+pub(crate) const HANDOVER_PAUSE: Duration = Duration::from_secs(30);

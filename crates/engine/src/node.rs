@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use gapless_consensus::{ClusterId, NodeId, Replicator};
 use gapless_log::io::Io;
-use gapless_types::{GroupId, LogIndex, NamespaceId, PartitionId};
+use gapless_types::{GroupId, LogIndex, NamespaceId, PartitionId, PartitionOffset};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, SetOnce, mpsc, watch};
 
@@ -99,6 +99,8 @@ pub(crate) struct Durable {
     pub(crate) time: LogTime,
     /// What domains need of the replicated log.
     pub(crate) domains: BTreeMap<Domain, LogIndex>,
+    /// The last outcome that each partition had on stable storage: one that has less has lost something.
+    pub(crate) ends: BTreeMap<PartitionId, PartitionOffset>,
 }
 
 impl Durable {
@@ -188,8 +190,8 @@ impl Node {
         stored: StoredCatalog,
         cluster: ClusterId,
     ) -> Result<Self, OpenError> {
-        let StoredCatalog { catalog, covered, time, generation, domains, .. } = stored;
-        let durable = Durable { catalog: Arc::new(catalog), covered, time, domains };
+        let StoredCatalog { catalog, covered, time, generation, domains, ends, .. } = stored;
+        let durable = Durable { catalog: Arc::new(catalog), covered, time, domains, ends };
         let runtime = Handle::current();
         let admission = Admission::new(config.admission, config.clock.clone(), config.signal.clone())
             .map_err(|error| OpenError::Configuration(error.to_string()))?;

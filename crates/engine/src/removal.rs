@@ -30,9 +30,22 @@ pub(crate) fn remove_generations_before(
     catalog_file: &CatalogFile,
     generation: u64,
 ) -> io::Result<()> {
+    remove_generations(io, catalog_file, |found| found < generation)
+}
+
+/// Removes what installs that were interrupted had written: nobody may be at it any more.
+pub(crate) fn remove_generations_behind(
+    io: &dyn Io,
+    catalog_file: &CatalogFile,
+    generation: u64,
+) -> io::Result<()> {
+    remove_generations(io, catalog_file, |found| found > generation)
+}
+
+fn remove_generations(io: &dyn Io, catalog_file: &CatalogFile, of: impl Fn(u64) -> bool) -> io::Result<()> {
     let mut found = catalog_file.generations()?;
-    found.retain(|found| *found < generation);
-    found.into_iter().try_for_each(|earlier| remove(io, &catalog_file.partitions_dir(earlier)))
+    found.retain(|found| of(*found));
+    found.into_iter().try_for_each(|found| remove(io, &catalog_file.partitions_dir(found)))
 }
 
 fn remove_tree(io: &dyn Io, dir: &Path) -> io::Result<()> {

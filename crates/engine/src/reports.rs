@@ -5,20 +5,23 @@
 //!
 //! Must not know: how a report travels, what was applied.
 
+mod stepping_back;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use gapless_consensus::{Leader, Members, NodeId};
-use gapless_types::{LogIndex, PartitionId};
+use gapless_types::{LogIndex, PartitionId, PartitionOffset};
 
 use crate::acknowledgements::{Acknowledgements, Quorum, Rule};
 use crate::admission::Backlog;
-use crate::limits::{MAX_CLOCK_SKEW, MAX_PACE_SAMPLES};
+use crate::limits::MAX_PACE_SAMPLES;
 use crate::log_time::VoterClocks;
 use crate::node::{Core, Node};
 use crate::watermarks::Reach;
+use stepping_back::{Unwell, step_back_if_skewed};
 
 /// What a node tells the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +60,8 @@ pub(crate) struct Others {
     tracker: Acknowledgements,
     clocks: VoterClocks,
     durable: BTreeMap<NodeId, LogIndex>,
+    /// The last outcomes that each of them has told of.
+    applied: BTreeMap<NodeId, BTreeMap<PartitionId, PartitionOffset>>,
 }
 
 impl Others {
@@ -68,6 +73,7 @@ impl Others {
             voters,
             tracker: Acknowledgements::default(),
             durable: BTreeMap::new(),
+            applied: BTreeMap::new(),
         }
     }
 
@@ -79,6 +85,7 @@ impl Others {
     ) {
         self.clocks.set_voters(voters.iter().copied());
         self.durable.retain(|node, _| voters.contains(node));
+        self.applied.retain(|node, _| voters.contains(node));
         self.voters = voters;
         for partition in partitions {
             self.register(partition);
@@ -121,6 +128,10 @@ impl Others {
             let _ = self.tracker.acknowledge_through(*partition, reach.offset, reach.index, report.from);
         }
         self.tracker.release_finished();
+        if report.from != self.me && self.voters.contains(&report.from) {
+            let applied = report.partitions.iter().map(|(partition, reach)| (*partition, reach.offset));
+            self.applied.insert(report.from, applied.collect());
+        }
     }
 
     /// The lowest entry that is not on enough nodes, or not applied here.
@@ -152,7 +163,7 @@ pub(crate) async fn run(node: Arc<Node>, peers: Arc<dyn Peers>, interval: Durati
     let mut closing = node.closing.subscribe();
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let (mut pace, mut stuck) = (Pace::default(), BTreeSet::new());
+    let (mut pace, mut stuck, mut unwell) = (Pace::default(), BTreeSet::new(), Unwell::default());
     loop {
         tokio::select! {
             biased;
@@ -166,6 +177,7 @@ pub(crate) async fn run(node: Arc<Node>, peers: Arc<dyn Peers>, interval: Durati
             Some(_) if leadership.is_self => {
                 receive(&node, &report);
                 step_back_if_skewed(&node).await;
+                unwell.step_back_if_lasting(&node).await;
             }
             Some(leader) => peers.report(leader, report).await,
             None => {}
@@ -257,27 +269,6 @@ pub(crate) fn receive(node: &Node, report: &Report) {
     let now = node.clock.monotonic();
     if let Some(others) = &mut node.core().others {
         others.take_in(report, now);
-    }
-}
-
-/// A leader whose clock is far from the others' gives up: log time would go astray with it.
-async fn step_back_if_skewed(node: &Node) {
-    let skewed = {
-        let core = node.core();
-        match (&core.leader_clock, &core.others) {
-            (Some(clock), Some(others)) => {
-                let skew = clock.check_skew(&others.clocks, MAX_CLOCK_SKEW).err();
-                let successor = others.missing().into_iter().max_by_key(|(_, missing)| *missing);
-                skew.zip(successor)
-            }
-            _ => None,
-        }
-    };
-    if let Some((skew, (successor, _))) = skewed {
-        node.alarm(format!("{skew}; giving up leadership"));
-        if let Err(error) = node.replicator().transfer_leadership(successor).await {
-            node.alarm(format!("leadership could not be handed over: {error}"));
-        }
     }
 }
 

@@ -90,6 +90,8 @@ pub(crate) struct Slot {
     pub(crate) closing: watch::Sender<bool>,
     /// Whether it certainly had an outcome when the node was opened.
     begun: AtomicBool,
+    /// The last outcome that it had on stable storage in earlier lives of the node; 0 for none.
+    required: AtomicU64,
     /// Times that it was opened again after a failure.
     pub(crate) reopenings: AtomicU64,
     /// One reader at a time waits for the partition on a thread: more would use up the threads of all others (ISO-1).
@@ -112,6 +114,7 @@ impl Slot {
             applied: watch::Sender::default(),
             closing: watch::Sender::new(false),
             begun: AtomicBool::new(false),
+            required: AtomicU64::new(0),
             reopenings: AtomicU64::new(0),
             readers: Arc::new(Semaphore::new(1)),
         }
@@ -124,6 +127,16 @@ impl Slot {
 
     pub(crate) fn is_begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed)
+    }
+
+    /// It had this outcome on stable storage in an earlier life of the node.
+    pub(crate) fn require(&self, end: Option<PartitionOffset>) {
+        self.required.store(end.map_or(0, PartitionOffset::get), Ordering::Relaxed);
+    }
+
+    /// The last outcome that it has to have.
+    pub(crate) fn required(&self) -> Option<PartitionOffset> {
+        PartitionOffset::new(self.required.load(Ordering::Relaxed))
     }
 
     /// The turn of a reader; it is over when this is dropped.

@@ -17,6 +17,7 @@
 
 mod domains;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,7 +33,7 @@ use tokio::sync::oneshot;
 
 use crate::catalog::{StoredCatalog, decode_catalog, encode_catalog};
 use crate::dispatcher::{close_partitions, reset_partitions, start_workers};
-use crate::keeper::write_catalog;
+use crate::keeper::{self, write_catalog};
 use crate::node::{Durable, Node, partition_name};
 use crate::projections;
 use crate::removal;
@@ -97,8 +98,9 @@ pub(crate) fn take(
     // Those that the catalog names: another one would be made by a later entry.
     let images = Images::request(&node, at);
     let (catalog, cluster) = ((*catalog).clone(), Some(node.cluster));
-    let domains = std::collections::BTreeMap::new();
-    let stored = StoredCatalog { catalog, covered: Some(at), time, cluster, generation: 0, domains };
+    // What domains need and where partition logs end is not the same on two nodes.
+    let (domains, ends) = (BTreeMap::new(), BTreeMap::new());
+    let stored = StoredCatalog { catalog, covered: Some(at), time, cluster, generation: 0, domains, ends };
     Box::pin(async move {
         let _taking = taking.map_err(|_| MachineFault::new("another snapshot is being installed"))?;
         // Right after opening all of it is in checkpoints already, and a partition that cannot be opened keeps nobody (ISO-1).
@@ -132,8 +134,10 @@ pub(crate) fn take(
         let durable = {
             let core = node.core();
             // What domains need is as it was: their own states are not made durable by this.
-            let domains = node.durable.borrow().domains.clone();
-            Durable { catalog: node.catalog(), covered, time: core.time, domains }
+            let Durable { domains, ends, .. } = node.durable.borrow().clone();
+            let catalog = node.catalog();
+            let ends = keeper::ends(&core, &catalog, &ends);
+            Durable { catalog, covered, time: core.time, domains, ends }
         };
         if !write_catalog(&node, durable, generation).await {
             return Err(MachineFault::new("the catalog cannot be written"));
@@ -229,7 +233,7 @@ pub(crate) fn install(
     Box::pin(async move {
         let generation = node.generation.load(Ordering::Acquire) + 1;
         let mut reader = Reader { body, buffer: BytesMut::new(), ended: false };
-        let StoredCatalog { catalog, time, .. } = receive(&node, &mut reader, generation).await?;
+        let StoredCatalog { catalog, time, ends, .. } = receive(&node, &mut reader, generation).await?;
         // A snapshot that is being taken needs the partitions as they are.
         let _taking = node.taking.write().await;
         // Until everything is as the snapshot says, nobody else decides what the catalog on disk says.
@@ -239,8 +243,8 @@ pub(crate) fn install(
         close_partitions(&node).await;
         let catalog = Arc::new(catalog);
         let time = time.max(node.core().time);
-        let domains = std::collections::BTreeMap::new();
-        let durable = Durable { catalog: catalog.clone(), covered: Some(at), time, domains };
+        let domains = BTreeMap::new();
+        let durable = Durable { catalog: catalog.clone(), covered: Some(at), time, domains, ends };
         if !write_catalog(&node, durable, generation).await {
             return Err(MachineFault::new("the catalog cannot be written"));
         }
@@ -264,7 +268,7 @@ async fn receive(
 ) -> Result<StoredCatalog, MachineFault> {
     let length = reader.take(4).await?.get_u32_le() as usize;
     let bytes = reader.take(length).await?;
-    let stored = decode_catalog(&bytes).map_err(MachineFault::new)?;
+    let mut stored = decode_catalog(&bytes).map_err(MachineFault::new)?;
     if stored.cluster != Some(node.cluster) {
         return Err(MachineFault::new("the snapshot is of another cluster"));
     }
@@ -272,7 +276,7 @@ async fn receive(
     clear(node, generation).await?;
     while let Some(kind) = reader.take_or_end(1).await? {
         match kind[0] {
-            PARTITION => receive_partition(node, reader, &dir).await?,
+            PARTITION => stored.ends.extend(receive_partition(node, reader, &dir).await?),
             DOMAIN => receive_domain(node, reader, &dir).await?,
             _ => return Err(MachineFault::new("the snapshot has a part that nobody knows")),
         }
@@ -280,8 +284,12 @@ async fn receive(
     Ok(stored)
 }
 
-/// Writes the log of a partition.
-async fn receive_partition(node: &Arc<Node>, reader: &mut Reader, dir: &Path) -> Result<(), MachineFault> {
+/// Writes the log of a partition. Where it ends, if it has an outcome.
+async fn receive_partition(
+    node: &Arc<Node>,
+    reader: &mut Reader,
+    dir: &Path,
+) -> Result<Option<(PartitionId, PartitionOffset)>, MachineFault> {
     let mut header = reader.take(14).await?;
     let namespace = NamespaceId::new(header.get_u32_le());
     let partition = PartitionId { namespace, index: PartitionIndex::new(header.get_u16_le()) };
@@ -315,7 +323,8 @@ async fn receive_partition(node: &Arc<Node>, reader: &mut Reader, dir: &Path) ->
         .run(move || {
             log.sync().map_err(MachineFault::new).and_then(|()| log.close().map_err(MachineFault::new))
         })
-        .await
+        .await?;
+    Ok(PartitionOffset::new(count).map(|end| (partition, end)))
 }
 
 /// Removes what an interrupted install left behind.

@@ -283,7 +283,10 @@ async fn close(node: &Arc<Node>, slot: &Arc<Slot>) {
             if slot.is_abandoned() {
                 drop(partition);
             } else if let Some(mut partition) = partition {
-                if partition.fault().is_none() && !node.is_dropped(slot.id) {
+                // One that is quarantined is left as it is: it may have less than it should.
+                let is_sound = partition.fault().is_none()
+                    && !matches!(*slot.state.borrow(), PartitionState::Quarantined(_));
+                if is_sound && !node.is_dropped(slot.id) {
                     let _ = partition.checkpoint();
                     report_durable(&node, &slot, &partition);
                 }

@@ -30,11 +30,13 @@ pub enum Mistake {
     OwnClockAtApply,
     /// A checkpoint is made before the partition log is synced.
     CheckpointBeforeSync,
+    /// A commit counts with a token that has run out and was replaced by a newer one.
+    ExpiredTokenCommits,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::AcknowledgeBeforeSync,
         Self::RetryFailedSync,
         Self::IdempotencyInCacheOnly,
@@ -46,6 +48,7 @@ impl Mistake {
         Self::VoteWithLostTail,
         Self::OwnClockAtApply,
         Self::CheckpointBeforeSync,
+        Self::ExpiredTokenCommits,
     ];
 }
 

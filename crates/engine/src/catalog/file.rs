@@ -1,10 +1,11 @@
 //! The catalog on disk: one small file that is replaced whole.
 //!
 //! ```text
-//!  0  8  magic "GAPLCAT3"              20  8  everything up to this entry is in checkpoints; 2^64 - 1 for nothing
+//!  0  8  magic "GAPLCAT4"              20  8  everything up to this entry is in checkpoints; 2^64 - 1 for nothing
 //!  8  4  CRC-32C of all behind it      28  8  log time: not earlier than that of any entry up to there
 //! 12  8  directory of the partitions   36 16  id of the cluster; 0 for none
-//!                                      52 ..  catalog: next namespace (4), entry (8), namespaces, garbage; what domains need
+//!                                      52 ..  catalog: next namespace (4), entry (8), namespaces, garbage;
+//!                                              what domains need; ends of partition logs
 //! ```
 //!
 //! Invariants
@@ -22,14 +23,14 @@ use gapless_consensus::ClusterId;
 use gapless_log::io::{Io, OpenMode, read_exact_at, write_all_at};
 use gapless_partition::Schema;
 use gapless_projection::Plan;
-use gapless_types::{LogIndex, Name, NamespaceId, PartitionId, PartitionIndex};
+use gapless_types::{LogIndex, Name, NamespaceId, PartitionId, PartitionIndex, PartitionOffset};
 use thiserror::Error;
 
 use super::{Catalog, Namespace, Projection};
 use crate::log_time::LogTime;
 use crate::retention::Domain;
 
-const MAGIC: &[u8; 8] = b"GAPLCAT3";
+const MAGIC: &[u8; 8] = b"GAPLCAT4";
 const NAME: &str = "catalog";
 const TEMPORARY: &str = "catalog.new";
 const PARTITIONS: &str = "partitions-";
@@ -72,6 +73,8 @@ pub(crate) struct Stored {
     pub(crate) generation: u64,
     /// The first entry that each domain needs, where its own checkpoint does not say that it needs less.
     pub(crate) domains: BTreeMap<Domain, LogIndex>,
+    /// The last outcome that each partition had on stable storage: one that has less has lost something.
+    pub(crate) ends: BTreeMap<PartitionId, PartitionOffset>,
 }
 
 /// The catalog in the directory of a node.
@@ -181,9 +184,13 @@ pub(crate) fn encode(stored: &Stored) -> Vec<u8> {
     for (domain, from) in &stored.domains {
         put_name(&mut content, &domain.projection);
         content.extend_from_slice(&domain.version.to_le_bytes());
-        content.extend_from_slice(&domain.partition.namespace.get().to_le_bytes());
-        content.extend_from_slice(&domain.partition.index.get().to_le_bytes());
+        put_partition(&mut content, domain.partition);
         content.extend_from_slice(&from.get().to_le_bytes());
+    }
+    put_count(&mut content, stored.ends.len());
+    for (partition, end) in &stored.ends {
+        put_partition(&mut content, *partition);
+        content.extend_from_slice(&end.get().to_le_bytes());
     }
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&crc32c::crc32c(&content).to_le_bytes());
@@ -193,6 +200,11 @@ pub(crate) fn encode(stored: &Stored) -> Vec<u8> {
 
 fn put_count(bytes: &mut Vec<u8>, count: usize) {
     bytes.extend_from_slice(&u32::try_from(count).expect("limits keep it below 2^32").to_le_bytes());
+}
+
+fn put_partition(bytes: &mut Vec<u8>, partition: PartitionId) {
+    bytes.extend_from_slice(&partition.namespace.get().to_le_bytes());
+    bytes.extend_from_slice(&partition.index.get().to_le_bytes());
 }
 
 fn put_name(bytes: &mut Vec<u8>, name: &Name) {
@@ -261,14 +273,24 @@ fn decode_content(mut content: &[u8]) -> Result<Stored, Malformed> {
     let mut domains = BTreeMap::new();
     for _ in 0..content.try_get_u32_le()? {
         let (projection, version) = (take_name(&mut content)?, content.try_get_u32_le()?);
-        let namespace = NamespaceId::new(content.try_get_u32_le()?);
-        let partition = PartitionId { namespace, index: PartitionIndex::new(content.try_get_u16_le()?) };
+        let partition = take_partition(&mut content)?;
         domains.insert(Domain { projection, version, partition }, LogIndex::new(content.try_get_u64_le()?));
+    }
+    let mut ends = BTreeMap::new();
+    for _ in 0..content.try_get_u32_le()? {
+        let partition = take_partition(&mut content)?;
+        let end = PartitionOffset::new(content.try_get_u64_le()?);
+        ends.insert(partition, end.ok_or(Malformed("a partition log ends before it begins"))?);
     }
     if content.has_remaining() {
         return Err(Malformed("it goes on behind its end"));
     }
-    Ok(Stored { catalog, covered, time, cluster, generation, domains })
+    Ok(Stored { catalog, covered, time, cluster, generation, domains, ends })
+}
+
+fn take_partition(content: &mut &[u8]) -> Result<PartitionId, Malformed> {
+    let namespace = NamespaceId::new(content.try_get_u32_le()?);
+    Ok(PartitionId { namespace, index: PartitionIndex::new(content.try_get_u16_le()?) })
 }
 
 fn take_name(content: &mut &[u8]) -> Result<Name, Malformed> {

@@ -5,6 +5,7 @@ use std::num::NonZeroU16;
 use gapless_consensus::ClusterId;
 use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
+use gapless_types::PartitionOffset;
 
 use super::*;
 use crate::log_time::LogTime;
@@ -121,11 +122,12 @@ fn the_file_holds_what_was_written_and_every_flipped_bit_is_found() {
     let domain = Domain { projection: sales, version: 1, partition: partitions[0] };
     let domains = BTreeMap::from([(domain, LogIndex::new(6))]);
     let covered = Some(LogIndex::new(5));
-    let stored = StoredCatalog { catalog, covered, time, cluster, generation: 3, domains };
+    let ends = BTreeMap::from([(partitions[1], PartitionOffset::new(41).unwrap())]);
+    let stored = StoredCatalog { catalog, covered, time, cluster, generation: 3, domains, ends };
     file.write(&stored).unwrap();
     assert_eq!(file.read().unwrap(), stored);
     let bytes = encode_catalog(&stored);
-    assert_eq!(&bytes[..8], b"GAPLCAT3");
+    assert_eq!(&bytes[..8], b"GAPLCAT4");
     assert_eq!(bytes[12..36], [3, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(&bytes[36..52], b"the cluster's id");
     assert_eq!(bytes[52..64], [18, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);

@@ -296,8 +296,9 @@ pub(super) async fn run_checkpoint(node: &Arc<Node>, slot: &Arc<DomainSlot>) -> 
 fn checkpoint(node: &Node, slot: &DomainSlot) -> Result<(), End> {
     let mut guard = slot.domain();
     let domain = guard.as_mut().expect("a domain that serves is open");
-    // It was given nothing that is not dispatched, and what is dispatched is durable.
-    let Some(dispatched) = *node.dispatched.borrow() else { return Ok(()) };
+    // It was given nothing that is not dispatched, and what is dispatched is durable. What made it may have been dispatched in an
+    // earlier life: then the catalog has it.
+    let Some(dispatched) = node.dispatched.borrow().max(node.catalog().at()) else { return Ok(()) };
     let made = domain.checkpoint(dispatched).and_then(|()| domain.maintain().map(|_| ()));
     match made {
         Ok(()) => slot.set_checkpointed(domain.checkpointed_entry()),

@@ -83,6 +83,15 @@ fn earlier_generations_are_gone_whenever_the_power_went_while_they_were_removed(
 }
 
 #[test]
+fn what_an_interrupted_install_left_is_gone_whenever_the_power_went_while_it_was_removed() {
+    let remove = |disk: &FaultyIo, file: &CatalogFile| remove_generations_behind(disk, file, 9);
+    cut_everywhere(remove, |disk, _| {
+        let found = directories(disk, node());
+        !found.contains(&PathBuf::from("partitions-10")) && found.contains(&PathBuf::from("partitions-9"))
+    });
+}
+
+#[test]
 fn what_was_never_there_is_removed_already() {
     let disk = FaultyIo::new(1);
     remove(&disk, &node().join("partitions-0/16-0")).unwrap();

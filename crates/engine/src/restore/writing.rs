@@ -16,7 +16,7 @@ use gapless_log::Log;
 use gapless_partition::Header;
 use gapless_projection::Installing;
 use gapless_types::limits::MAX_READ_BYTES;
-use gapless_types::{LogIndex, PartitionId, Position};
+use gapless_types::{LogIndex, PartitionId, PartitionOffset, Position};
 
 use super::checking::Checked;
 use super::point::Plan;
@@ -61,15 +61,17 @@ impl Writing<'_> {
             done += bytes;
             progress(RestoreProgress::Writing { done, of: checked.bytes });
         };
-        let plan = self.plan;
+        let (plan, mut ends) = (self.plan, BTreeMap::new());
         for (partition, _) in &plan.base.partitions {
             let newer = plan.outcomes.partitions.iter().any(|(known, _)| known == partition);
             let source = if newer { &plan.outcomes } else { &plan.base };
             let files: Vec<&FileEntry> = source.outcomes_of(*partition).collect();
             let dir = self.partition_dir(*partition);
             let options = self.options.partitions.log.clone();
-            written.outcomes +=
+            let outcomes =
                 write_outcomes(self.directory, &files, plan.index, &dir.join("log"), options, &mut tell)?;
+            ends.extend(PartitionOffset::new(outcomes).map(|end| (*partition, end)));
+            written.outcomes += outcomes;
             written.partitions += 1;
         }
         let mut rows: BTreeMap<&Domain, Vec<&FileEntry>> = BTreeMap::new();
@@ -81,7 +83,7 @@ impl Writing<'_> {
             written.domains += 1;
         }
         written.entries = self.write_consensus(&mut tell)?;
-        self.write_catalog(checked)?;
+        self.write_catalog(checked, ends)?;
         Ok(written)
     }
 
@@ -153,7 +155,11 @@ impl Writing<'_> {
         Ok(count)
     }
 
-    fn write_catalog(&self, checked: &Checked) -> Result<(), RestoreError> {
+    fn write_catalog(
+        &self,
+        checked: &Checked,
+        ends: BTreeMap<PartitionId, PartitionOffset>,
+    ) -> Result<(), RestoreError> {
         let covered = self.plan.covered;
         let next = covered.next().unwrap_or(LogIndex::MAX);
         let catalog = checked.catalog.catalog.clone();
@@ -166,6 +172,7 @@ impl Writing<'_> {
             cluster: Some(self.identity.cluster),
             generation: GENERATION,
             domains,
+            ends,
         };
         self.catalog_file().write(&stored).map_err(|error| writing("the catalog", &error))
     }

@@ -112,6 +112,11 @@ impl Looking<'_> {
                     return;
                 }
                 verified.outcomes += survey.next.get() - survey.first.get();
+                let end = stored.and_then(|stored| stored.ends.get(&partition));
+                if let Some(end) = end.filter(|end| end.get() >= survey.next.get()) {
+                    let what = format!("its log ends before outcome {}, and had {end}", survey.next);
+                    verified.damaged(&log, what, LOST, from_backup);
+                }
             }
             Err(error) => {
                 verified.damaged(log, with_causes(&error), LOST, from_backup);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use gapless_consensus::{CommittedBody, EntriesError};
 use gapless_types::{LogIndex, PartitionId, PartitionOffset};
 
+use super::opening::lost;
 use super::{End, apply, with_causes};
 use crate::entry::{Entry, EntryRecord};
 use crate::node::Node;
@@ -76,6 +77,9 @@ fn attach(node: &Node, slot: &Slot, read: LogIndex) -> Result<bool, End> {
         }
         let applied = *slot.applied.borrow();
         let reach = applied.offset.zip(applied.index).map(|(offset, index)| Reach { offset, index });
+        if applied.offset < slot.required() {
+            return Err(End::Quarantined(lost(applied.offset, slot.required())));
+        }
         if core.dispatch.is_unknown(slot.id) {
             core.dispatch.open(slot.id, reach.map(|Reach { offset, index }| Resume { offset, index }));
             let opened = Opened { applied: reach, ..Opened::default() };

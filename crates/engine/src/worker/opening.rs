@@ -41,7 +41,8 @@ pub(super) fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<Pa
     };
     let reach = reach_of(&partition);
     let lost = lost_outcomes(node, slot, reach);
-    if lost.is_none() && was_begun {
+    let is_known = !node.core().dispatch.is_unknown(slot.id);
+    if lost.is_none() && was_begun && is_known {
         let synced = partition.synced().min(reach.map(|reach| reach.offset));
         let opened = Opened { applied: reach, synced, checkpoint: None };
         let _ = node.core().watermarks.open(slot.id, slot.incarnation, opened);
@@ -52,7 +53,7 @@ pub(super) fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<Pa
         return Err(End::Quarantined(lost));
     }
     // A partition that is opened again may have lost outcomes that it had not written yet, and its queue with them.
-    let fresh = was_begun || (first && reach.is_none());
+    let fresh = (was_begun && is_known) || (first && reach.is_none());
     if !fresh {
         let kept = node.first_kept();
         slot.detach_from(reach.map_or(kept, |reach| reach.index.max(kept)));
@@ -82,12 +83,13 @@ fn lost_outcomes(node: &Node, slot: &Slot, reach: Option<Reach>) -> Option<Strin
     let offset = reach.map(|reach| reach.offset);
     let synced = node.core().watermarks.marks(slot.id).and_then(|marks| marks.synced);
     if offset < synced {
-        let shown = |offset: Option<PartitionOffset>| offset.map_or(0, PartitionOffset::get);
-        return Some(format!(
-            "its log ends at outcome {}, and had {} on stable storage",
-            shown(offset),
-            shown(synced)
-        ));
+        return Some(lost(offset, synced));
     }
     (offset.is_none() && slot.is_begun()).then(|| "its log is gone".to_owned())
+}
+
+/// That a partition has less than it had.
+pub(super) fn lost(has: Option<PartitionOffset>, had: Option<PartitionOffset>) -> String {
+    let shown = |offset: Option<PartitionOffset>| offset.map_or(0, PartitionOffset::get);
+    format!("its log ends at outcome {}, and had {} on stable storage", shown(has), shown(had))
 }

@@ -1,7 +1,7 @@
 //! Opening a node of which some partitions are slow, or cannot be opened yet.
 
 use gapless_engine::{Engine, PartitionState, WriteError};
-use gapless_log::io::Io;
+use gapless_log::io::{Io, OpenMode, read_exact_at, write_all_at};
 use gapless_types::LogIndex;
 
 use crate::disk::{Disk, Trouble};
@@ -105,6 +105,85 @@ async fn a_partition_whose_log_is_gone_is_not_taken_for_a_new_one() {
     let engine = open(&disk).await;
     becomes(&engine, 1, "it is found", is_quarantined).await;
     let refused = try_write(&engine, 1000, &sale(1), PATIENT).await;
+    assert!(matches!(refused, Err(WriteError::Quarantined { .. })), "{refused:?}");
+    acknowledged.0.remove(&1);
+    acknowledged.check(&engine).await;
+    engine.close().await;
+}
+
+/// The files of a partition's log.
+fn log_files(disk: &Disk, index: u16) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let dir = partition_dir(index).join("log");
+    let read = |name: std::path::PathBuf| {
+        let file = disk.memory.open(&dir.join(&name), OpenMode::Read).unwrap();
+        let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+        read_exact_at(&*file, &mut bytes, 0).unwrap();
+        (dir.join(name), bytes)
+    };
+    disk.memory.list(&dir).unwrap().into_iter().map(|name| read(name.into())).collect()
+}
+
+/// A partition gets back the log that it had, and has no store.
+fn restore_log(disk: &Disk, index: u16, files: &[(std::path::PathBuf, Vec<u8>)]) {
+    for (path, _) in log_files(disk, index) {
+        disk.memory.remove(&path).unwrap();
+    }
+    for (path, bytes) in files {
+        let file = disk.memory.open(path, OpenMode::Create).unwrap();
+        write_all_at(&*file, bytes, 0).unwrap();
+        file.sync().unwrap();
+    }
+    disk.memory.sync_dir(&partition_dir(index).join("log")).unwrap();
+    discard_store(disk, index);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_whose_log_is_an_old_one_gets_the_rest_from_the_replicated_log() {
+    let disk = Disk::default();
+    let mut acknowledged = Acknowledged::default();
+    let engine = found(&disk, 4).await;
+    acknowledged.write_all(&engine, 0..40, &[0, 1, 2, 3]).await;
+    engine.close().await;
+    let old = log_files(&disk, 1);
+    let engine = open(&disk).await;
+    acknowledged.write_all(&engine, 40..80, &[0, 1, 2, 3]).await;
+    engine.close().await;
+    restore_log(&disk, 1, &old);
+    let engine = open(&disk).await;
+    acknowledged.insist(&engine, 1000, 1).await;
+    acknowledged.check_for_good(engine, &disk).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_whose_log_is_an_old_one_gives_no_number_out_again() {
+    let disk = Disk::default();
+    let mut acknowledged = Acknowledged::default();
+    let keeping_little = || {
+        let mut config = config(&disk);
+        config.housekeeping.keep_entries = 1;
+        config.log.segment_bytes = 64 << 10;
+        config
+    };
+    let engine = found(&disk, 4).await;
+    acknowledged.write_all(&engine, 0..40, &[0, 1, 2, 3]).await;
+    engine.close().await;
+    let old = log_files(&disk, 1);
+    let engine = Engine::open(keeping_little()).await.unwrap();
+    engine.wait_for_leader().await;
+    acknowledged.insist(&engine, 40, 1).await;
+    let mut number = 40;
+    let kept = |engine: &Engine| engine.replicator().progress().borrow().first_kept.map_or(0, LogIndex::get);
+    while kept(&engine) < 45 {
+        number += 1;
+        assert!(number < 10_000, "the log is never cut");
+        acknowledged.insist(&engine, number, 2).await;
+    }
+    engine.close().await;
+    restore_log(&disk, 1, &old);
+    let engine = Engine::open(keeping_little()).await.unwrap();
+    engine.wait_for_leader().await;
+    becomes(&engine, 1, "it is found", is_quarantined).await;
+    let refused = try_write(&engine, 100_000, &sale(1), PATIENT).await;
     assert!(matches!(refused, Err(WriteError::Quarantined { .. })), "{refused:?}");
     acknowledged.0.remove(&1);
     acknowledged.check(&engine).await;

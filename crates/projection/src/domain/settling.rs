@@ -5,6 +5,7 @@
 //! - A refusal changes nothing.
 //! - Submitting ends the lease: a staged slot cannot expire.
 
+use gapless_types::mistakes::{Mistake as Classic, makes};
 use sha2::{Digest, Sha256};
 
 use super::{Domain, Trouble};
@@ -349,7 +350,8 @@ impl Domain {
             return self.standing_of_resolved(held);
         }
         let Some(slot) = self.window.get(number) else { return Err(Refusal::UnknownToken.into()) };
-        let unfenced = self.mistakes.makes(Mistake::NoFencing) && token > 0 && slot.stage == Stage::Leased;
+        let no_fencing = self.mistakes.makes(Mistake::NoFencing) || makes(Classic::ExpiredTokenCommits);
+        let unfenced = no_fencing && token > 0 && slot.stage == Stage::Leased;
         if !(unfenced && token < slot.token) {
             check_token(token, slot.token)?;
         }

@@ -43,7 +43,7 @@ fn a_manifest_has_the_bytes_that_it_always_had() {
     let shown: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(
         (bytes.len(), shown.as_str()),
-        (524, "a7344010e42947f4c626872c34390040dd6a7b25372c65ae19908b16095c9022")
+        (528, "d1e04abe6073faca27431a7b47bcc301400e75a7460880d687b6707012bb52e5")
     );
 }
 
