@@ -1,4 +1,4 @@
-//! Repair of a node at rest: what follows from the logs is made anew, a damaged partition log out of what is left of it, a backup and the
+//! Repair of a node at rest, and of one partition while others serve (`running`): what follows from the logs is made anew, a damaged partition log out of what is left of it, a backup and the
 //! replicated log. What cannot be made whole is refused, with what is lost.
 //!
 //! ```text
@@ -17,6 +17,7 @@
 
 mod catalog;
 mod log;
+mod running;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +37,7 @@ use crate::node::partition_name;
 use crate::projections::domain_dir;
 use crate::removal;
 use crate::retention::Domain;
-use crate::verify::{Depth, Remedy, VerifyNodeError, verify_node};
+use crate::verify::{Depth, Remedy, VerifyNodeError, hold, verify_node};
 use crate::worker::with_causes;
 pub(crate) use log::{is_swapping, rebuild_log};
 
@@ -87,6 +88,9 @@ pub enum RepairError {
     /// The backup is of another cluster, or there is none.
     #[error("{0} holds no backup of this cluster")]
     NoBackup(PathBuf),
+    /// There is no such partition on this node.
+    #[error("there is no partition {0}")]
+    NoPartition(PartitionId),
     /// Something is lost that nothing here can bring back.
     #[error("{path}: {lost}")]
     Lost {
@@ -144,6 +148,7 @@ pub fn repair_node(
     let memory = || Scratch { io: Arc::new(MemoryIo::new()), dir: PathBuf::from("scratch") };
     let scratch = options.scratch.clone().unwrap_or_else(memory);
     let found = verify_node(io, dir, &scratch, Depth::Full, &mut |_| {})?;
+    let held = hold(io, &dir.join("consensus").join("log"))?;
     let consensus = inspect_directory(io, &dir.join("consensus"), &mut |_| None);
     let source = options.from.as_deref().map(|from| Source::open(io, from)).transpose()?;
     let mut repairing =
@@ -194,6 +199,8 @@ pub fn repair_node(
             }
         }
     }
+    // The log takes it itself.
+    drop(held);
     let log = dir.join("consensus").join("log");
     if found.findings.iter().any(|finding| finding.is_damage && finding.path == log) {
         let options =

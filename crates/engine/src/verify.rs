@@ -222,7 +222,7 @@ pub fn verify_node(
 }
 
 /// Nobody else may have it open.
-fn hold(
+pub(crate) fn hold(
     io: &Arc<dyn Io>,
     dir: &Path,
 ) -> Result<Option<Box<dyn gapless_log::io::DirectoryLock>>, VerifyNodeError> {

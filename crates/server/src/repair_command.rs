@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &RepairArguments, out: &mut dyn Write) -> Result<()
 fn refused(error: &RepairError, arguments: &RepairArguments) -> Refusal {
     let next = match error {
         RepairError::Verify(VerifyNodeError::InUse(_)) => "stop the process that serves it".to_owned(),
-        RepairError::Verify(_) => "name the directory that `gapless serve --data` was given".to_owned(),
+        RepairError::Verify(_) | RepairError::NoPartition(_) => "name the directory that `gapless serve --data` was given".to_owned(),
         RepairError::Backup(_) | RepairError::NoBackup(_) => {
             "name another one: --from BACKUP; `gapless verify BACKUP` says whether it is whole".to_owned()
         }

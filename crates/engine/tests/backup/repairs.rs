@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gapless_engine::{RepairError, RepairOptions, RepairReport, repair_node};
+use gapless_engine::{Engine, PartitionState, RepairError, RepairOptions, RepairReport, repair_node};
 use gapless_log::io::Io;
 use gapless_log::io::faulty::FaultyIo;
+use gapless_types::WorkspaceId;
 
 use crate::flips::{disk_with, flip, lived, opened, positions, verified};
+use crate::harness::eventually;
 use crate::refusals::files;
-use crate::{Acknowledged, AllRows, BACKUPS};
+use crate::{Acknowledged, AllRows, BACKUPS, all_rows, config};
 
 fn repair(disk: &FaultyIo, from: Option<&str>) -> Result<RepairReport, RepairError> {
     let io = Arc::new(disk.clone()) as Arc<dyn Io>;
@@ -113,4 +115,42 @@ async fn a_missing_segment_a_missing_store_and_a_missing_catalog_come_back() {
         repair(&copy, Some(BACKUPS)).unwrap_or_else(|error| panic!("{what}: {error}"));
         is_whole(&copy, &rows, &acknowledged, &what).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_partition_is_repaired_while_the_others_serve() {
+    let disk = FaultyIo::new(44);
+    let (mut acknowledged, rows) = lived(&disk).await;
+    let log = Path::new("node/partitions-0/16-1/log");
+    let (path, _) = files(&disk, log).into_iter().next().unwrap();
+    disk.remove(&path).unwrap();
+    disk.sync_dir(log).unwrap();
+    let engine = Engine::open(config(&disk, "node")).await.unwrap();
+    engine.wait_for_leader().await;
+    let state = |index: u16| {
+        let found = engine.partitions().into_iter().find(|report| report.partition.index.get() == index);
+        found.unwrap().state
+    };
+    eventually("one is not well", || {
+        matches!(state(1), PartitionState::Failed(_) | PartitionState::Quarantined(_))
+    })
+    .await;
+    // Workspaces with even numbers are in the other one.
+    acknowledged.write(&engine, 20_000, 0).await;
+    let partition = engine.partition_of("shop", WorkspaceId::new(1)).unwrap();
+    let refused = engine.repair(partition, None).await;
+    assert!(matches!(refused, Err(RepairError::Lost { .. })), "{refused:?}");
+    acknowledged.write(&engine, 20_002, 2).await;
+    assert_eq!(state(0), PartitionState::Serving);
+    let report = engine.repair(partition, Some(BACKUPS.into())).await.unwrap();
+    assert_eq!(report.repaired.len(), 2, "{report:?}");
+    assert_eq!(state(1), PartitionState::Serving);
+    assert!(all_rows(&engine).await[&partition] == rows[&partition], "NUM-3");
+    acknowledged.check(&engine, 30_000).await;
+    // Also one that is well, out of its own log.
+    engine.repair(partition, None).await.unwrap();
+    acknowledged.check(&engine, 40_000).await;
+    engine.close().await;
+    let found = verified(&disk, "node");
+    assert!(found.is_sound(), "{:?}", found.findings);
 }

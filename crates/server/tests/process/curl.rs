@@ -238,7 +238,7 @@ fn refusals_have_their_statuses_and_bodies() {
     curl.send("POST", "/v1/cluster/nodes", &[], &alone).problem(412, "NO_PEER_NETWORK");
     curl.send("DELETE", "/v1/cluster/nodes/2", &[], "").problem(412, "NO_PEER_NETWORK");
     curl.send("POST", "/v1/cluster/nodes/2/lead", &[], "").problem(412, "NO_PEER_NETWORK");
-    curl.send("POST", "/v1/backup", &[], "{\"target\": \"x\"}").problem(400, "INVALID_ARGUMENT");
+    curl.send("POST", "/v1/backup", &[], "{\"target\": \"x\"}").problem(400, "INVALID_REQUEST");
 }
 
 #[test]
