@@ -9,6 +9,7 @@ use crate::consensus_suite::ConsensusArguments;
 use crate::engine_suite::EngineArguments;
 use crate::leases_suite::LeasesArguments;
 use crate::partition_suite::PartitionArguments;
+use crate::security_suite::SecurityArguments;
 use crate::server_suite::ServerArguments;
 use crate::store_suite::{OurStoreArguments, StoreArguments};
 
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     SequencerProbe(ProbeArguments),
     /// The server beside one that does nothing
     Server(ServerArguments),
+    /// The server with TLS and tokens beside the same without
+    Security(SecurityArguments),
     /// The server that does nothing
     #[command(hide = true)]
     EchoServer,

@@ -36,6 +36,7 @@ mod reading;
 mod report;
 mod rival;
 mod samples;
+mod security_suite;
 mod sequencer_report;
 mod sequencer_suite;
 mod server_process;
@@ -63,6 +64,7 @@ fn main() -> Result<()> {
         Command::Partition(arguments) => partition_suite::run(&arguments),
         Command::Sequencer(arguments) => sequencer_suite::run(&arguments),
         Command::SequencerProbe(arguments) => instructions::probe(&arguments),
+        Command::Security(arguments) => security_suite::run(&arguments),
         Command::Server(arguments) => server_suite::run(&arguments),
         Command::EchoServer => echo_server::run(),
         Command::Store(arguments) => store_suite::run(&arguments),

@@ -36,6 +36,48 @@ impl Programs {
         Server::start(command)
     }
 
+    /// The same with TLS and tokens, set up by the program's own commands in `home`.
+    pub(crate) fn secured(&self, home: &Path) -> Result<Server> {
+        let at = |name: &str| home.join(name).display().to_string();
+        let (authority, keys, signing) = (at("tls"), at("keys.json"), at("signing.jwk"));
+        self.says(&["tls", "init", &authority])?;
+        self.says(&["tls", "issue", &authority, "localhost", "127.0.0.1"])?;
+        self.says(&["token", "keygen", "--id", "one", "--key", &signing, "--keys", &keys])?;
+        let issue = [
+            "token",
+            "issue",
+            "--subject",
+            "load",
+            "--namespaces",
+            "*",
+            "--expires",
+            "1d",
+            "--key",
+            &signing,
+        ];
+        let token = self.says(&[&issue[..], &["--actions", "read,write,admin"]].concat())?;
+        let mut command = Command::new(&self.gapless);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data", &at("data")]);
+        command.env("GAPLESS_TLS__CERTIFICATE", at("tls/localhost.pem"));
+        command.env("GAPLESS_TLS__KEY", at("tls/localhost.key"));
+        command.env("GAPLESS_ACCESS__TOKEN_KEYS", keys);
+        let mut server = Server::start(command)?;
+        server.credentials =
+            vec![("GAPLESS_CA", at("tls/ca.pem")), ("GAPLESS_TOKEN", token.trim().to_owned())];
+        Ok(server)
+    }
+
+    /// Runs a command that asks no server; what it said.
+    fn says(&self, arguments: &[&str]) -> Result<String> {
+        let output = Command::new(&self.gapless).args(arguments).stdin(Stdio::null()).output()?;
+        ensure!(
+            output.status.success(),
+            "gapless {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
     /// A server that does nothing.
     pub(crate) fn echo(&self) -> Result<Server> {
         let mut command = Command::new(&self.bench);
@@ -50,6 +92,7 @@ impl Programs {
         command.arg("bench").args(arguments).args(["--json", "--server", &server.address]);
         command.args(["--duration", &format!("{}ms", span.measured.as_millis())]);
         command.args(["--warm-up", &format!("{}ms", span.warm_up.as_millis())]);
+        command.envs(server.credentials.iter().cloned());
         let output = command.stdin(Stdio::null()).output().context("cannot start the load generator")?;
         if !output.status.success() {
             bail!("gapless bench {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
@@ -106,6 +149,8 @@ struct ToldLatency {
 pub(crate) struct Server {
     child: Child,
     address: String,
+    /// What the load generator shows, as variables of its environment.
+    credentials: Vec<(&'static str, String)>,
 }
 
 impl Server {
@@ -115,7 +160,8 @@ impl Server {
         let mut line = String::new();
         let read = child.stdout.take().map(|output| BufReader::new(output).read_line(&mut line));
         let address = line.trim_end().strip_prefix("listening on ").map(str::to_owned);
-        let mut server = Self { child, address: address.clone().unwrap_or_default() };
+        let mut server =
+            Self { child, address: address.clone().unwrap_or_default(), credentials: Vec::new() };
         if address.is_none() {
             // Dropped, it is ended and waited for.
             let ended = server.child.try_wait();

@@ -8,7 +8,8 @@ use crate::arguments::Arguments;
 use crate::process::{cargo, exit_code, status};
 use crate::workspace::Workspace;
 
-const SUITES: &str = "`consensus`, `engine`, `leases`, `log`, `partition`, `sequencer`, `server` and `store`";
+const SUITES: &str =
+    "`consensus`, `engine`, `leases`, `log`, `partition`, `security`, `sequencer`, `server` and `store`";
 
 pub(crate) fn run(workspace: &Workspace, mut arguments: Arguments) -> Result<ExitCode> {
     match arguments.word().as_deref() {
@@ -16,7 +17,7 @@ pub(crate) fn run(workspace: &Workspace, mut arguments: Arguments) -> Result<Exi
         Some(suite @ ("consensus" | "engine" | "leases" | "partition" | "sequencer")) => {
             status(ours(suite).args(arguments.rest())).map(exit_code)
         }
-        Some("server") => server(arguments),
+        Some(suite @ ("security" | "server")) => server(suite, arguments),
         Some(other) => bail!("there is no benchmark `{other}`; there are {SUITES}"),
         None => bail!("which benchmark? There are {SUITES}"),
     }
@@ -30,12 +31,12 @@ fn ours(suite: &str) -> Command {
 }
 
 /// The real binary first, which the benchmark finds beside itself.
-fn server(arguments: Arguments) -> Result<ExitCode> {
+fn server(suite: &str, arguments: Arguments) -> Result<ExitCode> {
     let built = status(cargo().args(["build", "--release", "--quiet", "--package", "gapless"]))?;
     if !built.success() {
         return Ok(exit_code(built));
     }
-    status(ours("server").args(arguments.rest())).map(exit_code)
+    status(ours(suite).args(arguments.rest())).map(exit_code)
 }
 
 fn beside_rivals(workspace: &Workspace, suite: &str, arguments: Arguments) -> Result<ExitCode> {

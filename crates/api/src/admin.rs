@@ -2,6 +2,7 @@
 //!
 //! Must not know: sockets, who asks.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +15,9 @@ use crate::page;
 use crate::problem::{Problem, ProblemKind};
 use crate::reading::partition_at;
 use crate::v1;
+
+/// Longest definition of a namespace, in bytes.
+pub const MAX_DEFINITION_BYTES: usize = 1 << 20;
 
 /// The calls of the service Admin. Clones ask the same engine.
 #[derive(Clone, Debug)]
@@ -36,13 +40,14 @@ impl AdminCalls {
         self.connections.clone()
     }
 
-    /// How every partition does on this node.
+    /// How every partition that whoever asks may see does on this node.
     ///
     /// # Errors
     /// If the request breaks rules, or there is no such namespace.
     pub fn list_partitions(
         &self,
         request: &v1::ListPartitionsRequest,
+        may_see: impl Fn(&str) -> bool,
     ) -> Result<v1::ListPartitionsResponse, Problem> {
         let mut check = Check::default();
         let size = check.page_size(request.page_size);
@@ -62,9 +67,15 @@ impl AdminCalls {
         };
         let mut found = self.engine.partitions();
         found.sort_by_key(place);
+        let hidden: BTreeSet<_> = namespaces
+            .iter()
+            .filter(|namespace| !may_see(namespace.name().as_str()))
+            .map(|namespace| namespace.id)
+            .collect();
         found.retain(|report| {
             only.is_none_or(|only| report.partition.namespace == only)
                 && after.is_none_or(|after| place(report) > after)
+                && !hidden.contains(&report.partition.namespace)
         });
         let has_more = found.len() > size;
         found.truncate(size);

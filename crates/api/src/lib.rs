@@ -17,6 +17,8 @@ mod barrier;
 pub mod check;
 pub mod definition;
 pub mod event;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod json;
 pub mod ledger;
 mod namespaces;

@@ -2,15 +2,12 @@
 
 use gapless_engine::Namespace;
 
-use crate::admin::AdminCalls;
+use crate::admin::{AdminCalls, MAX_DEFINITION_BYTES};
 use crate::check::Check;
 use crate::definition::{from_toml, to_toml};
 use crate::page;
 use crate::problem::Problem;
 use crate::v1;
-
-/// Longest definition, in bytes.
-const MAX_DEFINITION_BYTES: usize = 1 << 20;
 
 impl AdminCalls {
     /// Defines a namespace, or defines it anew. Ready when every partition of it here has taken it.
@@ -48,13 +45,14 @@ impl AdminCalls {
         Ok(v1::GetNamespaceResponse { namespace: Some(message(&found)) })
     }
 
-    /// All namespaces, page by page.
+    /// All namespaces that whoever asks may see, page by page.
     ///
     /// # Errors
     /// If the request breaks rules.
     pub fn list_namespaces(
         &self,
         request: &v1::ListNamespacesRequest,
+        may_see: impl Fn(&str) -> bool,
     ) -> Result<v1::ListNamespacesResponse, Problem> {
         let mut check = Check::default();
         let size = check.page_size(request.page_size);
@@ -62,7 +60,10 @@ impl AdminCalls {
         let question: [&[u8]; 1] = [b"namespaces"];
         let after = page::number(&question, &request.page_token)?;
         let mut found = self.engine.namespaces();
-        found.retain(|namespace| after.is_none_or(|after| u64::from(namespace.id.get()) > after));
+        found.retain(|namespace| {
+            after.is_none_or(|after| u64::from(namespace.id.get()) > after)
+                && may_see(namespace.name().as_str())
+        });
         let has_more = found.len() > size;
         found.truncate(size);
         let token = |last: &Namespace| page::token(&question, &u64::from(last.id.get()).to_le_bytes());

@@ -12,11 +12,13 @@ use gapless_api::v1::ledger_client::LedgerClient;
 use gapless_api::v1::projections_client::ProjectionsClient;
 use gapless_api::{Problem, v1};
 use thiserror::Error;
+use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::backoff::{Attempts, Retry};
 use crate::connections::Connections;
+use crate::credentials::Credentials;
 use crate::error::{Error, success};
 use crate::key::with_key;
 use crate::ledger::{Ledger, Stream};
@@ -46,6 +48,14 @@ pub enum AddressError {
     /// There is none.
     #[error("at least one address is needed, such as 127.0.0.1:7400")]
     None,
+    /// TLS cannot be set up.
+    #[error("{address}: {why}")]
+    Tls {
+        /// Where to.
+        address: String,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// It is not of the form `host:port`.
     #[error("`{address}` is not an address such as 127.0.0.1:7400")]
     Malformed {
@@ -60,6 +70,7 @@ pub struct Client {
     connections: Arc<Connections>,
     options: Options,
     trace: Option<TraceContext>,
+    token: Option<MetadataValue<Ascii>>,
 }
 
 impl Client {
@@ -68,11 +79,17 @@ impl Client {
     /// # Errors
     /// If one of them is no address, or there is none.
     pub fn new(addresses: &[String]) -> Result<Self, AddressError> {
-        Ok(Self {
-            connections: Arc::new(Connections::new(addresses)?),
-            options: Options::default(),
-            trace: None,
-        })
+        Self::connecting(addresses, Credentials::default())
+    }
+
+    /// The same, which shows these credentials, and wants the servers to prove themselves by them.
+    ///
+    /// # Errors
+    /// If one of them is no address, there is none, or the credentials are of no use.
+    pub fn connecting(addresses: &[String], credentials: Credentials) -> Result<Self, AddressError> {
+        let token = credentials.token();
+        let connections = Arc::new(Connections::new(addresses, credentials)?);
+        Ok(Self { connections, options: Options::default(), trace: None, token })
     }
 
     /// The same with other options.
@@ -90,11 +107,14 @@ impl Client {
         self
     }
 
-    /// A request in the trace of this client, if it has one.
+    /// A request in the trace of this client, if it has one, with its token.
     pub(crate) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         if let Some(value) = self.trace.and_then(|trace| trace.to_string().parse().ok()) {
             request.metadata_mut().insert(TRACEPARENT, value);
+        }
+        if let Some(token) = &self.token {
+            request.metadata_mut().insert("authorization", token.clone());
         }
         request
     }

@@ -13,6 +13,7 @@
 mod backoff;
 mod client;
 mod connections;
+mod credentials;
 mod effects;
 mod embedded;
 mod error;
@@ -25,6 +26,7 @@ mod writing;
 
 pub use backoff::Retry;
 pub use client::{AddressError, Client, Options};
+pub use credentials::{Credentials, CredentialsError};
 pub use embedded::Embedded;
 pub use error::Error;
 pub use gapless_api::trace::TraceContext;

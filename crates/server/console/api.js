@@ -9,10 +9,30 @@ class Refused extends Error {
   }
 }
 
+// Who asks, if the server wants to know. It is kept in this page and nowhere else.
+let token = "";
+let onUnknown = () => {};
+
+/** From now on requests say this; `unknown` is called when the server does not believe it. */
+export function authenticate(credential) {
+  token = credential;
+}
+export function whenUnknown(called) {
+  onUnknown = called;
+}
+
+/** A request with the token, if there is one. */
+async function request(path, options = {}) {
+  const headers = { ...options.headers, ...(token && { Authorization: `Bearer ${token}` }) };
+  const response = await fetch(path, { ...options, headers });
+  if (response.status === 401) onUnknown();
+  return response;
+}
+
 async function ask(path, options = {}) {
   let response;
   try {
-    response = await fetch(path, options);
+    response = await request(path, options);
   } catch {
     throw new Error("The server cannot be reached. Is it running?");
   }
@@ -68,12 +88,50 @@ export class Workspace {
       body: JSON.stringify(request),
     });
   }
-  /** Events from an offset on, for ever. A break is resumed by the browser where it was. */
+  /** Events from an offset on, for ever. A break is resumed behind the last one that came. */
   follow(from, onEvent, onState) {
-    const source = new EventSource(`${this.path}/events?from=${from}&follow=true`);
-    source.onopen = () => onState("live");
-    source.onmessage = (message) => onEvent(JSON.parse(message.data));
-    source.onerror = () => onState(source.readyState === EventSource.CLOSED ? "ended" : "reconnecting");
-    return () => source.close();
+    const stopping = new AbortController();
+    let last = "";
+    const once = async () => {
+      const headers = { Accept: "text/event-stream", ...(last && { "Last-Event-ID": last }) };
+      const response = await request(`${this.path}/events?from=${from}&follow=true`, { headers, signal: stopping.signal });
+      if (!response.ok) return "ended";
+      onState("live");
+      for await (const message of messages(response.body)) {
+        if (message.id) last = message.id;
+        if (message.event === "message") onEvent(JSON.parse(message.data));
+      }
+      return "reconnecting";
+    };
+    const go = async () => {
+      while (!stopping.signal.aborted) {
+        const state = await once().catch(() => "reconnecting");
+        if (stopping.signal.aborted) return;
+        onState(state);
+        if (state === "ended") return;
+        await new Promise((later) => setTimeout(later, 1000));
+      }
+    };
+    go();
+    return () => stopping.abort();
+  }
+}
+
+/** Server-sent events, as they come. */
+async function* messages(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = ""; ;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop();
+    for (const part of parts) {
+      const message = { event: "message", id: "", data: "" };
+      for (const line of part.split("\n")) {
+        const at = line.indexOf(": ");
+        if (at > 0) message[line.slice(0, at)] = line.slice(at + 2);
+      }
+      yield message;
+    }
   }
 }

@@ -42,6 +42,19 @@ async function showNode() {
   }
 }
 
+/** A server that wants to know who asks is told by whoever looks at this page. */
+const knock = document.getElementById("knock");
+api.whenUnknown(() => { knock.hidden = false; });
+knock.addEventListener("submit", (event) => {
+  event.preventDefault();
+  const token = document.getElementById("token");
+  api.authenticate(token.value.trim());
+  token.value = "";
+  knock.hidden = true;
+  route();
+  showNode();
+});
+
 addEventListener("hashchange", route);
 route();
 showNode();

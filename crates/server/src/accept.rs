@@ -1,49 +1,85 @@
 //! The accept loop: who comes in, how long one may be silent, and how everybody leaves at the end.
 //!
 //! ```text
-//!  accept ──▶ a place (bounded) ──▶ HTTP/1 or HTTP/2, by its first bytes ──▶ the router
-//!               │ none: wait                      │ too slow: closed
+//!  accept ──▶ a place (bounded, also for each address) ──▶ TLS ──▶ HTTP/1 or HTTP/2, by its first bytes ──▶ the door
+//!               │ none: wait, or closed                     │ too slow, idle or fickle: closed
+//!
+//!  request ──▶ the origin of a page ──▶ who asks ──▶ a place among all calls ──▶ the router
 //! ```
 //!
-//! Must not know: which calls there are.
+//! Must not know: which calls there are, who may make them.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{HeaderValue, Request, Response};
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, Request, Response, header};
+use gapless_api::Problem;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 use tracing::Instrument;
 
+use crate::access::authentication::{Authentication, Connection};
+use crate::access::fairness::{self, Place, Room};
+use crate::access::reload::Current;
+use crate::access::rules::{self, Scope};
+use crate::access::{certificates, decide};
+use crate::activity::Activity;
+use crate::audit::Audit;
+use crate::http::origin::{self, Credentials};
+use crate::http::{headers, refusal};
 use crate::metrics::{Measured, Traffic};
 use crate::server::Limits;
 use crate::silence::Watched;
+use crate::slow_body::Timely;
 use crate::tracing_request::Traced;
 
 /// How long nothing is accepted after the system could not: file handles have to come back first.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
 /// Longest headers of a request, in bytes.
 const MAX_HEADER_BYTES: u32 = 32 << 10;
+/// Most headers of a request.
+const MAX_HEADERS: usize = 100;
+/// What is read ahead of a connection of HTTP/1, in bytes; headers that are longer are refused.
+const READ_AHEAD_BYTES: usize = 64 << 10;
+/// What waits to be sent on one stream, in bytes.
+const SEND_AHEAD_BYTES: usize = 256 << 10;
+/// Streams that the other side may break off before anybody looked at them.
+const MAX_RESET_UNSEEN: usize = 20;
+/// Streams that may be broken off for mistakes of the other side.
+const MAX_RESET_WRONG: usize = 100;
+/// Streams of requests, which may take as long as they like.
+const ENDLESS: [&str; 2] = ["/gapless.v1.Ledger/WriteStream", "/gapless.v1.Projections/Work"];
 
 /// Who asks, as a connection knows him.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-/// What is behind the door, and who counts at it.
+/// What is behind the door, who counts at it, and who is let in.
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
     pub(crate) router: Router,
     pub(crate) traffic: Arc<Traffic>,
+    pub(crate) tls: Option<Arc<Current<Arc<ServerConfig>>>>,
+    pub(crate) authentication: Arc<Authentication>,
+    pub(crate) audit: Audit,
+    pub(crate) room: Arc<Room>,
+    /// For what is open to everybody: however many strangers there are, they take nothing from those who are known.
+    pub(crate) lobby: Arc<Room>,
 }
 
 /// Serves until it is told to close, and until everybody has left or the time for that is over.
@@ -54,6 +90,7 @@ pub(crate) async fn run(
     mut closing: watch::Receiver<bool>,
 ) {
     let places = Arc::new(Semaphore::new(limits.connections));
+    let crowds = Arc::new(Crowds { most: limits.connections_per_address, here: Mutex::default() });
     let builder = Arc::new(builder(limits));
     loop {
         let place = tokio::select! {
@@ -69,11 +106,15 @@ pub(crate) async fn run(
             tokio::time::sleep(AFTER_FAILURE).await;
             continue;
         };
+        let Some(in_crowd) = crowds.enter(peer.ip()) else {
+            door.traffic.crowded.fetch_add(1, Relaxed);
+            continue;
+        };
         let connected = Connected::new(&door.traffic);
-        let connection = serve(stream, peer, door.clone(), builder.clone(), limits, closing.clone());
+        let connection = welcome(stream, peer, door.clone(), builder.clone(), limits, closing.clone());
         tokio::spawn(async move {
             connection.await;
-            drop(connected);
+            drop((connected, in_crowd));
             drop(place);
         });
     }
@@ -81,6 +122,53 @@ pub(crate) async fn run(
     let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
     let everybody_left = places.acquire_many(all);
     let _ = tokio::time::timeout(limits.drain, everybody_left).await;
+}
+
+/// How many connections each address has. There are as many entries as addresses with connections.
+#[derive(Debug)]
+struct Crowds {
+    most: usize,
+    here: Mutex<HashMap<IpAddr, usize>>,
+}
+
+impl Crowds {
+    fn enter(self: &Arc<Self>, address: IpAddr) -> Option<InCrowd> {
+        let address = network(address);
+        let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = here.entry(address).or_default();
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(InCrowd { crowds: self.clone(), address })
+    }
+}
+
+/// What counts as one address: of IPv6, what one customer of a provider usually has.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+        address => address,
+    }
+}
+
+/// One of the connections of an address. Dropped, it is gone.
+#[derive(Debug)]
+struct InCrowd {
+    crowds: Arc<Crowds>,
+    address: IpAddr,
+}
+
+impl Drop for InCrowd {
+    fn drop(&mut self) {
+        let mut here = self.crowds.here.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = here.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                here.remove(&self.address);
+            }
+        }
+    }
 }
 
 /// A connection, counted for as long as it is there.
@@ -102,7 +190,12 @@ impl Drop for Connected {
 
 fn builder(limits: Limits) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_timeout);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(READ_AHEAD_BYTES);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -110,25 +203,54 @@ fn builder(limits: Limits) -> Builder<TokioExecutor> {
         .keep_alive_timeout(limits.keep_alive)
         .max_concurrent_streams(limits.calls_per_connection)
         .max_header_list_size(MAX_HEADER_BYTES)
+        .max_pending_accept_reset_streams(MAX_RESET_UNSEEN)
+        .max_local_error_reset_streams(MAX_RESET_WRONG)
+        .max_send_buf_size(SEND_AHEAD_BYTES)
         .adaptive_window(false)
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(4 << 20);
     builder
 }
 
-async fn serve(
+/// Lets somebody in, by TLS if there is.
+async fn welcome(
     stream: TcpStream,
     peer: SocketAddr,
     door: Door,
     builder: Arc<Builder<TokioExecutor>>,
     limits: Limits,
-    mut closing: watch::Receiver<bool>,
+    closing: watch::Receiver<bool>,
 ) {
     // Answers are small, and whoever waits for one waits for it alone. A socket that refuses is as good without.
     let _ = stream.set_nodelay(true);
+    let Some(tls) = &door.tls else {
+        let connection = Connection { peer, names: Arc::new([]) };
+        return serve(stream, connection, door, builder, limits, closing).await;
+    };
+    let handshake = TlsAcceptor::from((*tls.get()).clone()).accept(stream);
+    let Ok(Ok(stream)) = tokio::time::timeout(limits.header_timeout, handshake).await else {
+        door.traffic.handshakes_failed.fetch_add(1, Relaxed);
+        return;
+    };
+    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let names = certificate.map(certificates::names).unwrap_or_default();
+    serve(stream, Connection { peer, names: names.into() }, door, builder, limits, closing).await;
+}
+
+async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    connection: Connection,
+    door: Door,
+    builder: Arc<Builder<TokioExecutor>>,
+    limits: Limits,
+    mut closing: watch::Receiver<bool>,
+) {
     let (stream, spoke) = Watched::new(stream);
-    let traffic = door.traffic.clone();
-    let service = service_fn(move |request: Request<Incoming>| answer(door.clone(), peer, request));
+    let (traffic, activity) = (door.traffic.clone(), Arc::new(Activity::new()));
+    let its = activity.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        answer(door.clone(), connection.clone(), its.clone(), limits, request)
+    });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let silent = async {
         tokio::time::sleep(limits.header_timeout).await;
@@ -143,6 +265,11 @@ async fn serve(
             traffic.silent.fetch_add(1, Relaxed);
             return;
         }
+        () = activity.fickle() => {
+            traffic.fickle.fetch_add(1, Relaxed);
+            return;
+        }
+        () = activity.idle(limits.idle_timeout) => {}
         _ = closing.wait_for(|closing| *closing) => {}
     }
     connection.as_mut().graceful_shutdown();
@@ -151,26 +278,109 @@ async fn serve(
 
 async fn answer(
     door: Door,
-    peer: SocketAddr,
+    connection: Connection,
+    activity: Arc<Activity>,
+    limits: Limits,
     mut request: Request<Incoming>,
 ) -> Result<Response<Measured>, Infallible> {
+    let mut busy = activity.begin();
     let mut running = door.traffic.begin(request.uri().path());
     let traced = Traced::new(request.headers());
     let is_named = running.method().is_some();
     traced.name(running.method());
-    request.extensions_mut().insert(Peer(peer));
-    let mut response = door.router.oneshot(request).instrument(traced.span.clone()).await?;
-    // A message that is too long is refused by whoever reads it, under a code that the protocol has no use for.
-    if let Some(status) = response.headers_mut().get_mut("grpc-status")
-        && status == "11"
-    {
-        *status = HeaderValue::from_static("3");
-    }
+    let is_tls = door.tls.is_some();
+    let (mut response, place) = match admitted(&door, &connection, &mut request) {
+        Ok(place) => {
+            request.extensions_mut().insert(Peer(connection.peer));
+            let is_endless = ENDLESS.contains(&request.uri().path());
+            let request = request.map(|body| match is_endless {
+                true => Body::new(body),
+                false => Body::new(Timely::new(body, limits.patience)),
+            });
+            (door.router.oneshot(request).instrument(traced.span.clone()).await?, Some(place))
+        }
+        Err(problem) => {
+            let mut response = refusal(&request, problem);
+            if response.status() == axum::http::StatusCode::UNAUTHORIZED {
+                let ask = HeaderValue::from_static("Bearer");
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, ask);
+            }
+            (response, None)
+        }
+    };
+    busy.answers();
+    blame(response.headers_mut());
     let (mut head, body) = response.into_parts();
     running.answered(head.extensions.get().copied(), head.status, &head.headers);
     if !is_named {
         traced.name(running.method());
     }
     traced.give_back(&mut head.headers);
-    Ok(Response::from_parts(head, Measured::new(body, running, traced.span)))
+    headers::secure(&mut head.headers, is_tls);
+    Ok(Response::from_parts(head, Measured::new(body, running, traced.span, (place, busy))))
+}
+
+/// Codes of gRPC.
+const INVALID_ARGUMENT: HeaderValue = HeaderValue::from_static("3");
+const OUT_OF_RANGE: &str = "11";
+const INTERNAL: &str = "13";
+
+/// A message that is too long, or none, is refused by whoever reads it, under codes that say nothing about whose fault it was. What we
+/// call internal ourselves has details.
+fn blame(headers: &mut HeaderMap) {
+    let is_theirs = !headers.contains_key("grpc-status-details-bin");
+    if let Some(status) = headers.get_mut("grpc-status")
+        && (status == OUT_OF_RANGE || status == INTERNAL && is_theirs)
+    {
+        *status = INVALID_ARGUMENT;
+    }
+}
+
+/// Whether a request may go on: it is of no foreign page, somebody known asks, and there is room.
+fn admitted(door: &Door, connection: &Connection, request: &mut Request<Incoming>) -> Result<Place, Problem> {
+    let path = request.uri().path();
+    if rules::is_open(path) {
+        let stranger = network(connection.peer.ip()).to_string();
+        return door.lobby.enter(stranger.into());
+    }
+    let is_on = door.authentication.is_on();
+    let credentials = if is_on { Credentials::Asked } else { Credentials::None };
+    origin::check(request, connection.peer, credentials)?;
+    let caller = door.authentication.caller(request.headers(), connection).inspect_err(|problem| {
+        door.audit.refused(connection.peer.ip(), &problem.reason);
+    })?;
+    if let Some(rule) = rules::page(path) {
+        decide(&caller.principal, rule, &Scope::Everything)
+            .inspect_err(|_| door.audit.denied(&caller, rule))?;
+    }
+    if let Some(rule) = rules::method(path)? {
+        // Whoever has this right nowhere is not read from.
+        decide(&caller.principal, rule, &Scope::Something)
+            .inspect_err(|_| door.audit.denied(&caller, rule))?;
+    }
+    let place = door.room.enter(fairness::client(&caller, is_on))?;
+    // What was believed is nobody else's business from here on.
+    request.headers_mut().remove(header::AUTHORIZATION);
+    request.extensions_mut().insert(caller);
+    Ok(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_so_many_connections_and_no_more() {
+        let crowds = Arc::new(Crowds { most: 2, here: Mutex::default() });
+        let enter = |address: &str| crowds.enter(address.parse().unwrap());
+        let first = enter("10.0.0.1").unwrap();
+        let _second = enter("::ffff:10.0.0.1").unwrap();
+        assert!(enter("10.0.0.1").is_none());
+        assert!(enter("10.0.0.2").is_some());
+        drop(first);
+        assert!(enter("10.0.0.1").is_some());
+        let _one = (enter("2001:db8::1").unwrap(), enter("2001:db8::2").unwrap());
+        assert!(enter("2001:db8::3").is_none(), "one network counts as one address");
+        assert!(enter("2001:db8:0:1::1").is_some());
+    }
 }

@@ -8,6 +8,8 @@ use gapless_api::v1::admin_server::Admin;
 use gapless_api::{AdminCalls, v1};
 use tonic::{Request, Response, Status};
 
+use crate::access::gate::{Gate, caller};
+use crate::access::{Action, Caller};
 use crate::call::{Sent, patience, sent};
 use crate::rate::Rates;
 use crate::server::Limits;
@@ -15,15 +17,28 @@ use crate::server::Limits;
 /// The service Admin.
 #[derive(Clone, Debug)]
 pub(crate) struct AdminService {
-    calls: AdminCalls,
+    gate: Gate<AdminCalls>,
     limits: Limits,
     barriers: Arc<Rates>,
 }
 
 impl AdminService {
-    pub(crate) fn new(calls: AdminCalls, limits: Limits, barriers: Arc<Rates>) -> Self {
-        Self { calls, limits, barriers }
+    pub(crate) fn new(gate: Gate<AdminCalls>, limits: Limits, barriers: Arc<Rates>) -> Self {
+        Self { gate, limits, barriers }
     }
+}
+
+/// What a caller may read.
+pub(crate) fn may_see(caller: &Caller) -> impl Fn(&str) -> bool + '_ {
+    |namespace| caller.principal.may(Action::Read, namespace)
+}
+
+/// How the cluster does, as far as a caller may know: alarms are of all namespaces.
+pub(crate) fn seen(mut status: v1::ClusterStatusResponse, caller: &Caller) -> v1::ClusterStatusResponse {
+    if !caller.principal.may_everywhere(Action::Read) {
+        status.alarms.clear();
+    }
+    status
 }
 
 #[tonic::async_trait]
@@ -32,35 +47,42 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::ApplyNamespaceRequest>,
     ) -> Result<Response<v1::ApplyNamespaceResponse>, Status> {
-        Ok(Response::new(self.calls.apply_namespace(request.get_ref()).await?))
+        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        Ok(Response::new(calls.apply_namespace(request.get_ref()).await?))
     }
 
     async fn get_namespace(
         &self,
         request: Request<v1::GetNamespaceRequest>,
     ) -> Result<Response<v1::GetNamespaceResponse>, Status> {
-        Ok(Response::new(self.calls.get_namespace(request.get_ref())?))
+        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        Ok(Response::new(calls.get_namespace(request.get_ref())?))
     }
 
     async fn list_namespaces(
         &self,
         request: Request<v1::ListNamespacesRequest>,
     ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
-        Ok(Response::new(self.calls.list_namespaces(request.get_ref())?))
+        let caller = caller(request.extensions())?;
+        let calls = self.gate.open(caller, request.get_ref()).await?;
+        Ok(Response::new(calls.list_namespaces(request.get_ref(), may_see(caller))?))
     }
 
     async fn drop_namespace(
         &self,
         request: Request<v1::DropNamespaceRequest>,
     ) -> Result<Response<v1::DropNamespaceResponse>, Status> {
-        Ok(Response::new(self.calls.drop_namespace(request.get_ref()).await?))
+        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        Ok(Response::new(calls.drop_namespace(request.get_ref()).await?))
     }
 
     async fn list_partitions(
         &self,
         request: Request<v1::ListPartitionsRequest>,
     ) -> Result<Response<v1::ListPartitionsResponse>, Status> {
-        Ok(Response::new(self.calls.list_partitions(request.get_ref())?))
+        let caller = caller(request.extensions())?;
+        let calls = self.gate.open(caller, request.get_ref()).await?;
+        Ok(Response::new(calls.list_partitions(request.get_ref(), may_see(caller))?))
     }
 
     async fn wait_barrier(
@@ -69,28 +91,32 @@ impl Admin for AdminService {
     ) -> Result<Response<v1::WaitBarrierResponse>, Status> {
         let client = self.barriers.caller(request.extensions())?;
         let patience = patience(&request, self.limits.patience);
-        Ok(Response::new(self.calls.wait_barrier(&client, request.get_ref(), patience).await?))
+        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        Ok(Response::new(calls.wait_barrier(&client, request.get_ref(), patience).await?))
     }
 
     async fn freeze_partition(
         &self,
         request: Request<v1::FreezePartitionRequest>,
     ) -> Result<Response<v1::FreezePartitionResponse>, Status> {
-        Ok(Response::new(self.calls.freeze_partition(request.get_ref()).await?))
+        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        Ok(Response::new(calls.freeze_partition(request.get_ref()).await?))
     }
 
     async fn thaw_partition(
         &self,
         request: Request<v1::ThawPartitionRequest>,
     ) -> Result<Response<v1::ThawPartitionResponse>, Status> {
-        Ok(Response::new(self.calls.thaw_partition(request.get_ref()).await?))
+        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        Ok(Response::new(calls.thaw_partition(request.get_ref()).await?))
     }
 
     async fn snapshot(
         &self,
         request: Request<v1::SnapshotRequest>,
     ) -> Result<Response<v1::SnapshotResponse>, Status> {
-        Ok(Response::new(self.calls.snapshot(request.get_ref()).await?))
+        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        Ok(Response::new(calls.snapshot(request.get_ref()).await?))
     }
 
     type BackupStream = Sent<v1::BackupResponse>;
@@ -99,14 +125,17 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::BackupRequest>,
     ) -> Result<Response<Self::BackupStream>, Status> {
-        Ok(Response::new(sent(self.calls.backup(request.get_ref())?)))
+        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        Ok(Response::new(sent(calls.backup(request.get_ref())?)))
     }
 
     async fn cluster_status(
         &self,
         request: Request<v1::ClusterStatusRequest>,
     ) -> Result<Response<v1::ClusterStatusResponse>, Status> {
-        Ok(Response::new(self.calls.cluster_status(request.get_ref())))
+        let caller = caller(request.extensions())?;
+        let calls = self.gate.open(caller, request.get_ref()).await?;
+        Ok(Response::new(seen(calls.cluster_status(request.get_ref()), caller)))
     }
 
     async fn add_node(
@@ -114,7 +143,8 @@ impl Admin for AdminService {
         request: Request<v1::AddNodeRequest>,
     ) -> Result<Response<v1::AddNodeResponse>, Status> {
         let patience = patience(&request, self.limits.patience);
-        Ok(Response::new(self.calls.add_node(request.get_ref(), patience).await?))
+        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        Ok(Response::new(calls.add_node(request.get_ref(), patience).await?))
     }
 
     async fn remove_node(
@@ -122,13 +152,15 @@ impl Admin for AdminService {
         request: Request<v1::RemoveNodeRequest>,
     ) -> Result<Response<v1::RemoveNodeResponse>, Status> {
         let patience = patience(&request, self.limits.patience);
-        Ok(Response::new(self.calls.remove_node(request.get_ref(), patience).await?))
+        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        Ok(Response::new(calls.remove_node(request.get_ref(), patience).await?))
     }
 
     async fn transfer_leader(
         &self,
         request: Request<v1::TransferLeaderRequest>,
     ) -> Result<Response<v1::TransferLeaderResponse>, Status> {
-        Ok(Response::new(self.calls.transfer_leader(request.get_ref()).await?))
+        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        Ok(Response::new(calls.transfer_leader(request.get_ref()).await?))
     }
 }

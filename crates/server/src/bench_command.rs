@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use self::load::Load;
 use self::report::{Report, Setting};
 use crate::cli::{BenchCommand, DumpForm, LoadArguments};
-use crate::client_command::{answer, ask, explained};
+use crate::client_command::{answer, ask, credentials, explained};
 use crate::output::{Count, time};
 use crate::refusal::{Refusal, note};
 
@@ -189,8 +189,9 @@ fn connected(arguments: &LoadArguments, first: &Client, setting: &Setting) -> Re
     let addresses = &arguments.connection.server;
     let refused =
         |error: gapless_client::AddressError| Refusal::new(error.to_string(), "give one with --server");
+    let credentials = credentials(&arguments.connection)?;
     let connections: Vec<Client> = (0..setting.connections)
-        .map(|_| Ok(Client::new(addresses).map_err(refused)?.with(options)))
+        .map(|_| Ok(Client::connecting(addresses, credentials.clone()).map_err(refused)?.with(options)))
         .collect::<Result<_>>()?;
     Ok(connections.iter().cycle().take(usize::try_from(setting.clients).unwrap_or(1)).cloned().collect())
 }

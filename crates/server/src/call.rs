@@ -6,7 +6,10 @@ use futures_util::future::Either;
 use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use gapless_api::Problem;
 use tokio::sync::watch;
-use tonic::{Request, Status};
+use tonic::{Code, Request, Status};
+
+use crate::access::authentication::unix_seconds;
+use crate::access::gate::expired;
 
 /// How long a call may take: what its caller allows, or what the server does.
 pub(crate) fn patience<T>(request: &Request<T>, most: Duration) -> Duration {
@@ -52,6 +55,42 @@ pub(crate) fn until_closing<T: Send + 'static>(
     .boxed()
 }
 
+/// The same, which also ends when the credential of whoever asked is void, in seconds since 1970.
+pub(crate) fn until_over<T: Send + 'static>(
+    items: impl Stream<Item = Result<T, Problem>> + Send + 'static,
+    closing: watch::Receiver<bool>,
+    expires: Option<u64>,
+) -> BoxStream<'static, Result<T, Problem>> {
+    until_closing(until_void(items, expires), closing)
+}
+
+/// A stream that ends with a problem when a credential is void.
+pub(crate) fn until_void<T: Send + 'static>(
+    items: impl Stream<Item = Result<T, Problem>> + Send + 'static,
+    expires: Option<u64>,
+) -> BoxStream<'static, Result<T, Problem>> {
+    let Some(expires) = expires else { return items.boxed() };
+    let left = Duration::from_secs(expires.saturating_sub(unix_seconds()));
+    let state = Some((items.boxed(), Box::pin(tokio::time::sleep(left))));
+    stream::unfold(state, |state| async move {
+        let (mut items, void) = state?;
+        match futures_util::future::select(void, items.next()).await {
+            Either::Left(_) => Some((Err(expired()), None)),
+            Either::Right((None, _)) => None,
+            Either::Right((Some(item), void)) => Some((item, Some((items, void)))),
+        }
+    })
+    .boxed()
+}
+
+/// Why a request of a stream could not be read: what it was is the fault of whoever sent it.
+pub(crate) fn unread(status: &Status) -> Problem {
+    match status.code() {
+        Code::Internal | Code::OutOfRange => Problem::violation("message", status.message()),
+        _ => Problem::from(status),
+    }
+}
+
 /// What a service sends one by one.
 pub(crate) type Sent<T> = BoxStream<'static, Result<T, Status>>;
 
@@ -65,6 +104,16 @@ pub(crate) fn sent<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_stream_ends_when_the_credential_it_began_with_is_void() {
+        let endless = || stream::repeat_with(|| Ok(1));
+        let mut over = until_void(endless(), Some(unix_seconds().saturating_sub(1)));
+        assert_eq!(over.next().await.unwrap().unwrap_err().reason, "TOKEN_EXPIRED");
+        assert!(over.next().await.is_none());
+        let mut lasting = until_void(endless(), None);
+        assert_eq!(lasting.next().await, Some(Ok(1)));
+    }
 
     #[test]
     fn a_timeout_has_digits_and_a_unit() {

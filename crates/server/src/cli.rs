@@ -2,6 +2,7 @@
 //!
 //! Must not know: what the commands do.
 
+mod access;
 mod backup;
 mod bench;
 mod client;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::access::{IssueArguments, TlsCommand, TokenCommand};
 pub(crate) use self::backup::{BackupArguments, RepairArguments, RestoreArguments};
 pub(crate) use self::bench::{BenchCommand, LoadArguments};
 pub(crate) use self::client::{
@@ -86,6 +88,18 @@ pub(crate) enum Command {
     Cluster {
         #[command(subcommand)]
         command: ClusterCommand,
+    },
+    /// Bearer tokens: the keys they are signed with, issued, looked at
+    #[command(after_help = access::TOKEN_EXAMPLES)]
+    Token {
+        #[command(subcommand)]
+        command: TokenCommand,
+    },
+    /// Certificates of an authority of one's own, for nodes and for clients
+    #[command(after_help = access::TLS_EXAMPLES)]
+    Tls {
+        #[command(subcommand)]
+        command: TlsCommand,
     },
     /// Fetches the proof of an event, and verifies it here
     #[command(after_help = client::PROOF_EXAMPLES)]

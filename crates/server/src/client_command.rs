@@ -17,7 +17,7 @@ pub(crate) mod write;
 use std::future::Future;
 
 use anyhow::Result;
-use gapless_client::{Client, Error, Options, Problem, ProblemKind, Retry, v1};
+use gapless_client::{AddressError, Client, Credentials, Error, Options, Problem, ProblemKind, Retry, v1};
 
 use crate::cli::Connection;
 use crate::refusal::Refusal;
@@ -26,8 +26,8 @@ use crate::serve_command::runtime;
 /// Runs something that asks, until it is done.
 pub(crate) fn ask<T>(connection: &Connection, asking: impl AsyncFnOnce(Client) -> Result<T>) -> Result<T> {
     let addresses = connection.server.clone();
-    let client = Client::new(&addresses)
-        .map_err(|error| Refusal::new(error.to_string(), "give one with --server or GAPLESS_SERVER"))?;
+    let client = Client::connecting(&addresses, credentials(connection)?)
+        .map_err(|error| Refusal::new(error.to_string(), next_after_address(&error)))?;
     let retry = Retry { deadline: connection.timeout, ..Retry::default() };
     let client = client.with(Options { retry, ..Options::default() });
     // Whoever runs a step of a trace says so by this variable; one that says nothing of use is no reason to fail.
@@ -37,6 +37,36 @@ pub(crate) fn ask<T>(connection: &Connection, asking: impl AsyncFnOnce(Client) -
         None => client,
     };
     runtime()?.block_on(asking(client))
+}
+
+/// What proves server and client to each other, from files and flags.
+pub(crate) fn credentials(connection: &Connection) -> Result<Credentials> {
+    let read = |path: &std::path::PathBuf| {
+        std::fs::read(path).map_err(|error| {
+            let problem = format!("{}: {error}", path.display());
+            Refusal::new(problem, "name a file that can be read: --ca, --cert, --key-file")
+        })
+    };
+    let mut credentials = Credentials::default();
+    if let Some(token) = &connection.token {
+        credentials = credentials.with_token(token.reveal())?;
+    }
+    if let Some(ca) = &connection.ca {
+        credentials = credentials.with_ca(read(ca)?);
+    }
+    if let (Some(certificate), Some(key)) = (&connection.cert, &connection.key_file) {
+        credentials = credentials.with_certificate(read(certificate)?, read(key)?);
+    }
+    Ok(credentials)
+}
+
+fn next_after_address(error: &AddressError) -> &'static str {
+    match error {
+        AddressError::Tls { .. } => {
+            "give the authority of the server's certificate: --ca FILE; certificates and keys are PEM"
+        }
+        _ => "give one with --server or GAPLESS_SERVER",
+    }
 }
 
 /// An answer, or why there is none and what to do next.
@@ -125,9 +155,11 @@ fn next_after(problem: &Problem, connection: &Connection) -> String {
         }
         ProblemKind::Precondition => "see how the partition does: gapless partitions".to_owned(),
         ProblemKind::Unimplemented => "use a server that can".to_owned(),
-        ProblemKind::Unauthenticated | ProblemKind::Denied => {
-            "ask whoever runs the server for access".to_owned()
+        ProblemKind::Unauthenticated => {
+            "say who you are: --token or GAPLESS_TOKEN (`gapless token inspect` shows what one says), or --cert and --key-file"
+                .to_owned()
         }
+        ProblemKind::Denied => "ask whoever runs the server for that right".to_owned(),
         ProblemKind::Internal => "see what the server says on its stderr".to_owned(),
     }
 }

@@ -25,7 +25,7 @@ use gapless_engine::recall::RecallLimits;
 use gapless_engine::{Config as EngineConfig, Housekeeping, QueueLimits};
 use gapless_sequencer::{CacheBudget, Params};
 use gapless_server::telemetry::Options as Telemetry;
-use gapless_server::{Config as ServerConfig, Limits};
+use gapless_server::{Config as ServerConfig, Limits, Security};
 use gapless_store::Budget;
 
 pub(crate) use self::reading::{Problem, Reading};
@@ -40,6 +40,7 @@ pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     pub(crate) insecure: bool,
     server: Limits,
+    security: Security,
     memory: Memory,
     log: Logs,
     admission: AdmissionLimits,
@@ -88,6 +89,7 @@ impl Default for Settings {
             listen: SocketAddr::from(([127, 0, 0, 1], 7400)),
             insecure: false,
             server: Limits::default(),
+            security: Security::default(),
             memory: Memory { memtables: 256 << 20, cache: 256 << 20, numbers: Params::CACHE_ENTRIES },
             log: Logs {
                 // A new log is filled with zeros before the node is ready: 64 MiB of them would be most of a start.
@@ -118,7 +120,7 @@ const LEAST_SEGMENTS: u64 = 4;
 impl Settings {
     /// What contradicts itself: the setting, and why.
     fn contradictions(&self) -> Vec<(&'static str, String)> {
-        let mut found = Vec::new();
+        let mut found = self.security.contradictions();
         if let Err(error) = self.admission.check() {
             found.push(("admission", error.to_string()));
         }
@@ -138,10 +140,16 @@ impl Settings {
         if self.data.as_os_str().is_empty() {
             found.push(("node.data", "nobody says where the ledger lies: --data DIR".to_owned()));
         }
-        if !self.insecure && !self.listen.ip().is_loopback() {
+        let missing = match (self.security.has_tls(), self.security.has_authentication()) {
+            (true, true) => None,
+            (true, false) => Some("nobody is asked who he is"),
+            (false, true) => Some("nothing is encrypted"),
+            (false, false) => Some("nothing is encrypted and nobody is asked who he is"),
+        };
+        if let Some(missing) = missing.filter(|_| !self.insecure && !self.listen.ip().is_loopback()) {
             let why = format!(
-                "{} can be reached from other machines, and nothing is encrypted and nobody is asked who he is; listen on \
-                 127.0.0.1, or say that the network is trusted: --insecure",
+                "{} can be reached from other machines, and {missing}; set tls.certificate, tls.key and access.token_keys \
+                 (docs/operations/security.md), listen on 127.0.0.1, or say that the network is trusted: --insecure",
                 self.listen
             );
             found.push(("server.listen", why));
@@ -190,7 +198,11 @@ impl Settings {
 
     /// For the server.
     pub(crate) fn server(&self) -> ServerConfig {
-        ServerConfig { limits: self.server, ..ServerConfig::new(self.listen) }
+        ServerConfig {
+            limits: self.server,
+            security: self.security.clone(),
+            ..ServerConfig::new(self.listen)
+        }
     }
 }
 

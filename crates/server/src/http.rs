@@ -9,8 +9,9 @@ mod answer;
 mod console;
 mod events;
 mod following;
+pub(crate) mod headers;
 mod openapi;
-mod origin;
+pub(crate) mod origin;
 mod parts;
 mod projections;
 pub(crate) mod routes;
@@ -30,6 +31,8 @@ use prost::Message;
 use tokio::sync::watch;
 
 use self::answer::{json, refused, with_type};
+use crate::access::gate::{Gate, caller};
+use crate::access::rules::Asked;
 use crate::metrics::{CallId, Metrics};
 use crate::rate::Rates;
 use crate::server::Limits;
@@ -38,9 +41,9 @@ use crate::server::Limits;
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     pub(crate) engine: Engine,
-    pub(crate) ledger: LedgerCalls,
-    pub(crate) admin: AdminCalls,
-    pub(crate) projections: ProjectionCalls,
+    pub(crate) ledger: Gate<LedgerCalls>,
+    pub(crate) admin: Gate<AdminCalls>,
+    pub(crate) projections: Gate<ProjectionCalls>,
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
     /// How often barriers are waited for.
@@ -64,23 +67,38 @@ pub(crate) fn router(http: Http) -> Router {
         let named = axum::middleware::map_response(move |response| async move { with_call(response, call) });
         guarded = guarded.route(route.path, route.handler.route_layer(named));
     }
-    let mut open = Router::new();
     for page in routes::pages() {
-        if page.guarded {
-            guarded = guarded.route(page.path, page.handler);
-        } else {
-            open = open.route(page.path, page.handler);
-        }
+        guarded = guarded.route(page.path, page.handler);
     }
-    let guarded =
-        guarded.merge(console::router()).method_not_allowed_fallback(async || answer::wrong_method());
-    guarded.layer(axum::middleware::from_fn(origin::check)).merge(open).with_state(http)
+    guarded
+        .merge(console::router())
+        .method_not_allowed_fallback(async || answer::wrong_method())
+        .with_state(http)
+}
+
+/// The path of everything that is no call.
+#[cfg(test)]
+pub(crate) fn open_paths() -> Vec<String> {
+    let pages = routes::pages().into_iter().map(|page| page.path.to_owned());
+    pages.chain(console::paths()).collect()
+}
+
+/// How a problem is told to whoever speaks this: HTTP, or gRPC.
+pub(crate) fn refusal<B>(request: &axum::http::Request<B>, problem: Problem) -> Response<Body> {
+    if is_grpc(request) {
+        return tonic::Status::from(problem).into_http();
+    }
+    refused(&problem)
+}
+
+fn is_grpc<B>(request: &axum::http::Request<B>) -> bool {
+    let content_type = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    content_type.is_some_and(|content_type| content_type.starts_with(b"application/grpc"))
 }
 
 /// What is answered where there is no route. Who speaks gRPC is told in gRPC.
 pub(crate) async fn nowhere(request: Request) -> Response<Body> {
-    let content_type = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    if content_type.is_some_and(|content_type| content_type.starts_with(b"application/grpc")) {
+    if is_grpc(&request) {
         tonic::Status::unimplemented("there is no such service").into_http()
     } else {
         answer::no_route(request.uri().path())
@@ -101,35 +119,36 @@ fn metrics(http: &Http) -> Response<Body> {
 
 /// A call with one answer.
 async fn answered<Q, A, F>(
-    call: &str,
     path: &RawPathParams,
     query: Option<&str>,
     ask: impl FnOnce(Q) -> F,
 ) -> Response<Body>
 where
-    Q: Message + Default,
+    Q: Message + Default + Asked,
     A: Message,
     F: Future<Output = Result<A, Problem>>,
 {
-    let asked = async { ask(parts::request(call, path, query)?).await };
-    told(call, asked.await)
+    let asked = async { ask(parts::request(Q::RULE.call, path, query)?).await };
+    told(Q::RULE.call, asked.await)
 }
 
 /// The same, asked by a body of JSON.
-async fn answered_body<Q, A, F>(call: &str, request: Request, ask: impl FnOnce(Q) -> F) -> Response<Body>
+async fn answered_body<Q, A, F>(request: Request, ask: impl FnOnce(Q) -> F) -> Response<Body>
 where
-    Q: Message + Default,
+    Q: Message + Default + Asked,
     A: Message,
     F: Future<Output = Result<A, Problem>>,
 {
-    let asked = async { ask(parts::body(call, request).await?).await };
-    told(call, asked.await)
+    let asked = async { ask(parts::body(Q::RULE.call, request).await?).await };
+    told(Q::RULE.call, asked.await)
 }
 
 async fn apply_namespace(State(http): State<Arc<Http>>, request: Request) -> Response<Body> {
     let applied = async {
-        let definition = parts::text(request.into_body()).await?;
-        http.admin.apply_namespace(&v1::ApplyNamespaceRequest { definition }).await
+        let caller = caller(request.extensions())?.clone();
+        let definition = parts::text(request).await?;
+        let request = v1::ApplyNamespaceRequest { definition };
+        http.admin.open(&caller, &request).await?.apply_namespace(&request).await
     };
     told("ApplyNamespace", applied.await)
 }
@@ -137,8 +156,9 @@ async fn apply_namespace(State(http): State<Arc<Http>>, request: Request) -> Res
 async fn wait_barrier(State(http): State<Arc<Http>>, request: Request) -> Response<Body> {
     let waited = async {
         let client = http.barriers.caller(request.extensions())?;
+        let caller = caller(request.extensions())?.clone();
         let request = parts::body("WaitBarrier", request).await?;
-        http.admin.wait_barrier(&client, &request, http.patience()).await
+        http.admin.open(&caller, &request).await?.wait_barrier(&client, &request, http.patience()).await
     };
     told("WaitBarrier", waited.await)
 }

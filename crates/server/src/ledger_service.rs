@@ -7,32 +7,35 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use gapless_api::ledger::Answers;
 use gapless_api::v1::ledger_server::Ledger;
-use gapless_api::{LedgerCalls, Problem, v1};
+use gapless_api::{LedgerCalls, v1};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::call::{Sent, patience, sent, until_closing};
+use crate::access::Caller;
+use crate::access::gate::{Gate, allows, caller};
+use crate::access::rules::{Asked, WRITE_STREAM};
+use crate::call::{Sent, patience, sent, unread, until_closing, until_over};
 use crate::server::Limits;
 
 /// The service Ledger.
 #[derive(Clone, Debug)]
 pub(crate) struct LedgerService {
-    calls: LedgerCalls,
+    gate: Gate<LedgerCalls>,
     limits: Limits,
     closing: watch::Receiver<bool>,
 }
 
 impl LedgerService {
-    pub(crate) fn new(calls: LedgerCalls, limits: Limits, closing: watch::Receiver<bool>) -> Self {
-        Self { calls, limits, closing }
+    pub(crate) fn new(gate: Gate<LedgerCalls>, limits: Limits, closing: watch::Receiver<bool>) -> Self {
+        Self { gate, limits, closing }
     }
 
     fn patience<T>(&self, request: &Request<T>) -> Duration {
         patience(request, self.limits.patience)
     }
 
-    fn stream<T: Send + 'static>(&self, answers: Answers<T>) -> Response<Sent<T>> {
-        Response::new(sent(until_closing(answers, self.closing.clone())))
+    fn stream<T: Send + 'static>(&self, answers: Answers<T>, caller: &Caller) -> Response<Sent<T>> {
+        Response::new(sent(until_over(answers, self.closing.clone(), caller.expires)))
     }
 }
 
@@ -40,7 +43,8 @@ impl LedgerService {
 macro_rules! answered {
     ($self:ident, $call:ident, $request:ident) => {{
         let patience = $self.patience(&$request);
-        Ok(Response::new($self.calls.$call($request.into_inner(), patience).await?))
+        let calls = $self.gate.open(caller($request.extensions())?, $request.get_ref()).await?;
+        Ok(Response::new(calls.$call($request.into_inner(), patience).await?))
     }};
 }
 
@@ -48,7 +52,9 @@ macro_rules! answered {
 macro_rules! streamed {
     ($self:ident, $call:ident, $request:ident) => {{
         let patience = $self.patience(&$request);
-        Ok($self.stream($self.calls.$call($request.into_inner(), patience).await?))
+        let caller = caller($request.extensions())?.clone();
+        let calls = $self.gate.open(&caller, $request.get_ref()).await?;
+        Ok($self.stream(calls.$call($request.into_inner(), patience).await?, &caller))
     }};
 }
 
@@ -56,7 +62,8 @@ macro_rules! streamed {
 impl Ledger for LedgerService {
     async fn write(&self, request: Request<v1::WriteRequest>) -> Result<Response<v1::WriteResponse>, Status> {
         let patience = self.patience(&request);
-        Ok(Response::new(self.calls.write(request.get_ref(), patience).await?))
+        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        Ok(Response::new(calls.write(request.get_ref(), patience).await?))
     }
 
     type WriteStreamStream = Sent<v1::WriteResponse>;
@@ -65,9 +72,15 @@ impl Ledger for LedgerService {
         &self,
         request: Request<Streaming<v1::WriteRequest>>,
     ) -> Result<Response<Self::WriteStreamStream>, Status> {
-        let requests = request.into_inner().map(|request| request.map_err(|status| Problem::from(&status)));
+        let caller = caller(request.extensions())?.clone();
+        let calls = self.gate.open_stream(&caller, &WRITE_STREAM)?;
+        let requests = request.into_inner().map(move |request| {
+            let request = request.map_err(|status| unread(&status))?;
+            allows(&caller, v1::WriteRequest::RULE, &request.scope())?;
+            Ok(request)
+        });
         let requests = until_closing(requests, self.closing.clone());
-        let answers = self.calls.write_stream(requests, self.limits.in_flight, self.limits.patience);
+        let answers = calls.write_stream(requests, self.limits.in_flight, self.limits.patience);
         Ok(Response::new(sent(answers)))
     }
 
@@ -132,7 +145,9 @@ impl Ledger for LedgerService {
         &self,
         request: Request<v1::SubscribeRequest>,
     ) -> Result<Response<Self::SubscribeStream>, Status> {
-        Ok(self.stream(self.calls.subscribe(request.get_ref())?))
+        let caller = caller(request.extensions())?;
+        let calls = self.gate.open(caller, request.get_ref()).await?;
+        Ok(self.stream(calls.subscribe(request.get_ref())?, caller))
     }
 
     async fn get_client_state(

@@ -7,17 +7,25 @@
 //! Must not know: what a call means, how the engine keeps its promises.
 
 mod accept;
+pub mod access;
+mod activity;
 mod admin_service;
+mod audit;
 mod call;
 mod http;
 mod ledger_service;
 mod metrics;
 mod projection_service;
 mod rate;
+mod security;
 mod server;
 mod silence;
+mod slow_body;
 pub mod telemetry;
+mod tls;
 mod tracing_request;
 
 pub use metrics::metrics_reference;
+pub use security::Security;
 pub use server::{Config, Limits, Server, StartError};
+pub use tls::TlsFiles;

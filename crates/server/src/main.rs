@@ -14,12 +14,15 @@ mod demo;
 mod dev_command;
 mod log_command;
 mod output;
+mod private_file;
 mod progress;
 mod reference_command;
 mod refusal;
 mod repair_command;
 mod restore_command;
 mod serve_command;
+mod tls_command;
+mod token_command;
 mod verify_command;
 
 use std::io::{self, BufWriter, Write};
@@ -53,6 +56,8 @@ fn run(cli: &Cli, out: &mut dyn Write) -> Result<()> {
         Command::Projection { command } => client_command::projection::run(command, out),
         Command::Top(arguments) => client_command::top::run(arguments, out),
         Command::Cluster { command } => client_command::cluster::run(command, out),
+        Command::Token { command } => token_command::run(command, out),
+        Command::Tls { command } => tls_command::run(command, out),
         Command::Proof(arguments) => client_command::proof::run(arguments, out),
         Command::Bench { command } => bench_command::run(command, out),
         Command::Demo(arguments) => demo::run(arguments, out),

@@ -25,6 +25,8 @@ use std::sync::atomic::AtomicU64;
 use gapless_engine::Engine;
 use tokio::sync::watch;
 
+use crate::access::reload::ReloadCounters;
+use crate::audit::Audit;
 use crate::telemetry::SpanCounters;
 
 pub(crate) use self::body::Measured;
@@ -39,6 +41,8 @@ pub(crate) struct Metrics {
     spans: Arc<SpanCounters>,
     started: Started,
     serving: watch::Receiver<bool>,
+    audit: Audit,
+    reloads: Arc<ReloadCounters>,
 }
 
 impl Metrics {
@@ -47,8 +51,11 @@ impl Metrics {
         serving: watch::Receiver<bool>,
         spans: Arc<SpanCounters>,
         connections: Arc<AtomicU64>,
+        audit: Audit,
+        reloads: Arc<ReloadCounters>,
     ) -> Self {
-        Self { traffic: Arc::new(Traffic::new(connections)), spans, started: Started::now(), serving }
+        let traffic = Arc::new(Traffic::new(connections));
+        Self { traffic, spans, started: Started::now(), serving, audit, reloads }
     }
 
     /// Every metric, as it is now.

@@ -7,39 +7,56 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use gapless_api::projections::WorkLimits;
 use gapless_api::v1::projections_server::Projections;
-use gapless_api::{Problem, ProjectionCalls, v1};
+use gapless_api::{ProjectionCalls, v1};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::call::{Sent, patience, sent, until_closing};
+use crate::access::gate::{Gate, allows, caller};
+use crate::access::rules::{Scope, WORK};
+use crate::call::{Sent, patience, sent, unread, until_over};
 use crate::server::Limits;
 
 /// The service Projections.
 #[derive(Clone, Debug)]
 pub(crate) struct ProjectionService {
-    calls: ProjectionCalls,
+    gate: Gate<ProjectionCalls>,
     limits: Limits,
     closing: watch::Receiver<bool>,
 }
 
 impl ProjectionService {
-    pub(crate) fn new(calls: ProjectionCalls, limits: Limits, closing: watch::Receiver<bool>) -> Self {
-        Self { calls, limits, closing }
+    pub(crate) fn new(gate: Gate<ProjectionCalls>, limits: Limits, closing: watch::Receiver<bool>) -> Self {
+        Self { gate, limits, closing }
     }
 
     fn patience<T>(&self, request: &Request<T>) -> Duration {
         patience(request, self.limits.patience)
     }
 
-    fn work_stream(&self, requests: Streaming<v1::WorkRequest>) -> Sent<v1::WorkResponse> {
-        let requests = requests.map(|request| request.map_err(|status| Problem::from(&status)));
+    fn work_stream(
+        &self,
+        request: Request<Streaming<v1::WorkRequest>>,
+    ) -> Result<Sent<v1::WorkResponse>, Status> {
+        let caller = caller(request.extensions())?.clone();
+        let calls = self.gate.open_stream(&caller, &WORK)?;
+        let expires = caller.expires;
+        let requests = request.into_inner().map(move |request| {
+            let request = request.map_err(|status| unread(&status))?;
+            let scope = match &request.request {
+                // Where he works is said here, and nowhere else.
+                Some(v1::work_request::Request::Hello(hello)) => Scope::Namespace((&hello.namespace).into()),
+                _ => Scope::Something,
+            };
+            allows(&caller, &WORK, &scope)?;
+            Ok(request)
+        });
         let limits = WorkLimits {
             in_flight: self.limits.in_flight,
             patience: self.limits.patience,
             // What is held is finished well before connections are cut.
             grace: self.limits.drain / 2,
         };
-        sent(self.calls.work(requests, limits, self.closing.clone()))
+        Ok(sent(until_void(calls.work(requests, limits, self.closing.clone()), expires)))
     }
 }
 
@@ -58,7 +75,7 @@ macro_rules! service {
                 &self,
                 request: Request<Streaming<v1::WorkRequest>>,
             ) -> Result<Response<Self::WorkStream>, Status> {
-                Ok(Response::new(self.work_stream(request.into_inner())))
+                Ok(Response::new(self.work_stream(request)?))
             }
 
             type SubscribeEffectsStream = Sent<v1::SubscribeEffectsResponse>;
@@ -67,8 +84,10 @@ macro_rules! service {
                 &self,
                 request: Request<v1::SubscribeEffectsRequest>,
             ) -> Result<Response<Self::SubscribeEffectsStream>, Status> {
-                let effects = self.calls.subscribe_effects(request.get_ref())?;
-                Ok(Response::new(sent(until_closing(effects, self.closing.clone()))))
+                let caller = caller(request.extensions())?;
+                let calls = self.gate.open(caller, request.get_ref()).await?;
+                let effects = calls.subscribe_effects(request.get_ref())?;
+                Ok(Response::new(sent(until_over(effects, self.closing.clone(), caller.expires))))
             }
 
             $(
@@ -77,7 +96,8 @@ macro_rules! service {
                     request: Request<v1::$answered_request>,
                 ) -> Result<Response<v1::$answered_response>, Status> {
                     let patience = self.patience(&request);
-                    Ok(Response::new(self.calls.$answered(request.into_inner(), patience).await?))
+                    let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+                    Ok(Response::new(calls.$answered(request.into_inner(), patience).await?))
                 }
             )*
 
@@ -86,7 +106,8 @@ macro_rules! service {
                     &self,
                     request: Request<v1::$told_request>,
                 ) -> Result<Response<v1::$told_response>, Status> {
-                    Ok(Response::new(self.calls.$told(request.get_ref())?))
+                    let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+                    Ok(Response::new(calls.$told(request.get_ref())?))
                 }
             )*
         }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use gapless_engine::{Engine, OpenError};
 use gapless_server::telemetry::Telemetry;
-use gapless_server::{Config, Server};
+use gapless_server::{Config, Server, StartError};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -96,12 +96,14 @@ impl Node {
             Ok(server) => server,
             Err(error) => {
                 engine.close().await;
+                let next = match &error {
+                    StartError::Security(_) => {
+                        "mend the file; docs/operations/security.md says what it has to be"
+                    }
+                    _ => "choose another address: --listen ADDR; port 0 picks a free one",
+                };
                 let problem = format!("{:#}", anyhow::Error::from(error));
-                return Err(Refusal::new(
-                    problem,
-                    "choose another address: --listen ADDR; port 0 picks a free one",
-                )
-                .into());
+                return Err(Refusal::new(problem, next).into());
             }
         };
         engine.wait_for_leader().await;

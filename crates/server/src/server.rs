@@ -19,16 +19,25 @@ use tokio::task::JoinHandle;
 use tonic::service::Routes;
 
 use crate::accept::{self, Door};
+use crate::access::fairness::Room;
+use crate::access::gate::Gate;
+use crate::access::reload::{self, ReloadCounters};
 use crate::admin_service::AdminService;
+use crate::audit::Audit;
 use crate::http::{self, Http};
 use crate::ledger_service::LedgerService;
 use crate::metrics::Metrics;
 use crate::projection_service::ProjectionService;
 use crate::rate::Rates;
+use crate::security::Security;
 use crate::telemetry::SpanCounters;
 
 /// Longest message that is read, in bytes. What is longer than a write may be, but not absurdly so, is told so by name.
 const MAX_MESSAGE_BYTES: usize = 8 << 20;
+
+/// Of what all calls together may be, strangers who look whether it serves have this part besides, and at least so many.
+const LOBBY_SHARE: usize = 16;
+const LEAST_LOBBY: usize = 64;
 
 /// Where to listen, and what to bear.
 #[derive(Clone, Debug)]
@@ -41,6 +50,8 @@ pub struct Config {
     pub other_nodes: OtherNodes,
     /// What becomes of spans.
     pub spans: Arc<SpanCounters>,
+    /// How it protects itself.
+    pub security: Security,
 }
 
 /// What a server bears. Beyond it, somebody is refused or waits; nothing grows.
@@ -48,12 +59,18 @@ pub struct Config {
 pub struct Limits {
     /// Connections at one time; the next ones wait to be accepted.
     pub connections: usize,
+    /// Of those, connections of one address; the next ones are closed.
+    pub connections_per_address: usize,
+    /// Calls at one time, of which one client has at most half.
+    pub calls: usize,
     /// Calls at one time on one connection.
     pub calls_per_connection: u32,
     /// What one stream of writes has in flight.
     pub in_flight: InFlight,
     /// How long a connection may take to say what it wants, before it is closed.
     pub header_timeout: Duration,
+    /// How long a connection may be without a call, before it is closed.
+    pub idle_timeout: Duration,
     /// How often a connection that says nothing is asked whether it is there, and how long the answer may take.
     pub keep_alive: Duration,
     /// How long a call may take that names no deadline, and at most.
@@ -66,9 +83,12 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 4096,
+            connections_per_address: 1024,
+            calls: 16_384,
             calls_per_connection: 1024,
             in_flight: InFlight::default(),
             header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(600),
             keep_alive: Duration::from_secs(20),
             patience: Duration::from_secs(30),
             drain: Duration::from_secs(10),
@@ -79,7 +99,13 @@ impl Default for Limits {
 impl Config {
     /// A server with default limits.
     pub fn new(listen: SocketAddr) -> Self {
-        Self { listen, limits: Limits::default(), other_nodes: OtherNodes::default(), spans: Arc::default() }
+        Self {
+            listen,
+            limits: Limits::default(),
+            other_nodes: OtherNodes::default(),
+            spans: Arc::default(),
+            security: Security::default(),
+        }
     }
 }
 
@@ -94,6 +120,9 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// A certificate or a key is not what it should be.
+    #[error("{0}")]
+    Security(String),
     /// The descriptors of the protocol are not what they should be.
     #[error("reflection cannot be offered")]
     Reflection(#[from] tonic_reflection::server::Error),
@@ -114,6 +143,7 @@ impl Server {
     /// # Errors
     /// If nobody can listen there.
     pub async fn start(engine: Engine, config: Config) -> Result<Self, StartError> {
+        let security = config.security.open().map_err(StartError::Security)?;
         let refused = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
@@ -125,7 +155,21 @@ impl Server {
         let admin = AdminCalls::new(engine.clone(), env!("CARGO_PKG_VERSION"), config.other_nodes);
         let projections = ProjectionCalls::new(engine.clone());
         let barriers = Arc::new(Rates::default());
-        let metrics = Metrics::new(served.clone(), config.spans.clone(), admin.connections());
+        let audit = match security.authentication.is_on() {
+            true => Audit::kept(engine.clone()),
+            false => Audit::off(),
+        };
+        let reloads: Arc<ReloadCounters> = Arc::default();
+        let metrics = Metrics::new(
+            served.clone(),
+            config.spans.clone(),
+            admin.connections(),
+            audit.clone(),
+            reloads.clone(),
+        );
+        let ledger = Gate::new(ledger, audit.clone());
+        let admin = Gate::new(admin, audit.clone());
+        let projections = Gate::new(projections, audit.clone());
         let traffic = metrics.traffic.clone();
         let http = Http {
             engine: engine.clone(),
@@ -148,7 +192,18 @@ impl Server {
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?);
         let router = routes.prepare().into_axum_router().merge(http::router(http)).fallback(http::nowhere);
-        let accepting = tokio::spawn(accept::run(listener, Door { router, traffic }, config.limits, closed));
+        let door = Door {
+            router,
+            traffic,
+            tls: security.tls,
+            authentication: security.authentication,
+            audit,
+            room: Arc::new(Room::new(config.limits.calls)),
+            lobby: Arc::new(Room::new((config.limits.calls / LOBBY_SHARE).max(LEAST_LOBBY))),
+        };
+        let interval = config.security.reload_interval;
+        tokio::spawn(reload::watch(security.sources, interval, reloads, closed.clone()));
+        let accepting = tokio::spawn(accept::run(listener, door, config.limits, closed));
         tokio::spawn(tell_leadership(engine.clone(), closing.subscribe()));
         tokio::spawn(tell_health(engine, health.clone(), serving, closing.subscribe()));
         Ok(Self { address, closing, accepting, health })

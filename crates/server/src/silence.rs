@@ -8,15 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 /// As many bytes as tell HTTP/2 from everything else.
 const ENOUGH: usize = 24;
 
 /// A connection whose first bytes are counted.
 #[derive(Debug)]
-pub(crate) struct Watched {
-    stream: TcpStream,
+pub(crate) struct Watched<S> {
+    stream: S,
     read: Arc<AtomicUsize>,
 }
 
@@ -31,14 +30,14 @@ impl Spoke {
     }
 }
 
-impl Watched {
-    pub(crate) fn new(stream: TcpStream) -> (Self, Spoke) {
+impl<S> Watched<S> {
+    pub(crate) fn new(stream: S) -> (Self, Spoke) {
         let read = Arc::new(AtomicUsize::new(0));
         (Self { stream, read: read.clone() }, Spoke(read))
     }
 }
 
-impl AsyncRead for Watched {
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -53,7 +52,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -1,5 +1,6 @@
 //! Arguments of the commands that ask a server.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -20,12 +21,46 @@ pub(crate) struct Connection {
         value_delimiter = ','
     )]
     pub(crate) server: Vec<String>,
+    /// Who asks, as a bearer token
+    #[arg(long, value_name = "TOKEN", env = "GAPLESS_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<Secret>,
+    /// Authorities that the server's certificate has to be of, as PEM; connections are encrypted if it is given
+    #[arg(long, value_name = "FILE", env = "GAPLESS_CA")]
+    pub(crate) ca: Option<PathBuf>,
+    /// A client certificate, as PEM
+    #[arg(long, value_name = "FILE", env = "GAPLESS_CERT", requires = "key_file")]
+    pub(crate) cert: Option<PathBuf>,
+    /// The private key of that certificate, as PEM
+    #[arg(long, value_name = "FILE", env = "GAPLESS_KEY_FILE", requires = "cert")]
+    pub(crate) key_file: Option<PathBuf>,
     /// How long an answer may take, retries included, such as 10s
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
     pub(crate) timeout: Duration,
     /// Form of the output
     #[arg(short, long, value_enum, value_name = "FORM", default_value_t)]
     pub(crate) output: DumpForm,
+}
+
+/// A text that is shown to nobody.
+#[derive(Clone)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text.trim().to_owned())
+    }
 }
 
 /// A workspace of a namespace: `shop/42`.

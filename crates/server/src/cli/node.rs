@@ -55,7 +55,7 @@ pub(crate) struct ServeArguments {
     /// Address to listen on; port 0 picks a free one [default: 127.0.0.1:7400]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Listen beyond loopback although nothing is encrypted and nobody is asked who he is
+    /// Listen beyond loopback although nothing is encrypted or nobody is asked who he is
     #[arg(long)]
     pub(crate) insecure: bool,
     #[command(flatten)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use gapless_api::json::to_json;
 use gapless_client::{Client, v1};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::{answer, ask};
 use crate::cli::{Connection, DumpForm, PartitionsArguments};
@@ -14,6 +15,8 @@ use crate::output::{CLEAR, Side, table, write_json_line, write_table};
 /// Runs the command.
 pub(crate) fn run(arguments: &PartitionsArguments, out: &mut dyn Write) -> Result<()> {
     ask(&arguments.connection, async |client| {
+        // From now on: what comes while an answer is waited for is not lost.
+        let mut interrupted = signal(SignalKind::interrupt())?;
         loop {
             let namespace = arguments.namespace.clone().unwrap_or_default();
             let found = all_partitions(&client, namespace, &arguments.connection).await?;
@@ -27,7 +30,7 @@ pub(crate) fn run(arguments: &PartitionsArguments, out: &mut dyn Write) -> Resul
             }
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_secs(1)) => {}
-                _ = tokio::signal::ctrl_c() => return Ok(()),
+                _ = interrupted.recv() => return Ok(()),
             }
         }
     })

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use gapless_client::{Client, v1};
 use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::partitions::{all_partitions, state};
 use super::{answer, ask};
@@ -71,11 +72,13 @@ struct Line {
 pub(crate) fn run(arguments: &TopArguments, out: &mut dyn Write) -> Result<()> {
     let live = !arguments.once && std::io::stdout().is_terminal();
     ask(&arguments.connection, async |client| {
+        // From now on: what comes while an answer is waited for is not lost.
+        let mut interrupted = signal(SignalKind::interrupt())?;
         let mut before = sample(&client, arguments).await?;
         loop {
             tokio::select! {
                 () = tokio::time::sleep(arguments.interval) => {}
-                _ = tokio::signal::ctrl_c() => return Ok(()),
+                _ = interrupted.recv() => return Ok(()),
             }
             let now = sample(&client, arguments).await?;
             if live {

@@ -199,6 +199,17 @@ unbounded!(
     |flag| Value::Boolean(*flag)
 );
 
+unbounded!(
+    /// A name that means something elsewhere.
+    word: String,
+    "a text without spaces",
+    |value| match text(value, "a text")? {
+        text if text.contains(|c: char| c.is_whitespace() || c.is_control()) => Err(format!("`{text}` has spaces")),
+        text => Ok(text),
+    },
+    |text| shown(text)
+);
+
 /// A place on disk.
 pub(super) mod path {
     use super::*;

@@ -27,7 +27,9 @@ gapless serve --print-config > gapless.toml
 - A name that nothing has is an error, and so is a value out of its bounds. All problems are told at once, each with the file, the
   variable or the flag that it comes from, and the node does not start.
 - `--print-config` shows what file, environment and flags come to, as a file that says the same, and ends.
-- A node that listens beyond loopback does not start without `--insecure`: nothing is encrypted yet, and nobody is asked who he is.
+- A node that listens beyond loopback does not start without TLS and authentication, unless `--insecure` says that the network is
+  trusted. [Security](security.md) has the set-up.
+- No setting is a secret: keys and certificates are files, and what is printed names them and nothing of what is in them.
 ";
 
 /// The page.

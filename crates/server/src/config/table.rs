@@ -4,7 +4,7 @@ use gapless_types::limits::{MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES};
 use toml::Value;
 
 use super::Settings;
-use super::kinds::{Bounds, address, count, duration, endpoint, flag, format, levels, path, size};
+use super::kinds::{Bounds, address, count, duration, endpoint, flag, format, levels, path, size, word};
 
 /// A line of the table.
 pub(super) struct Setting {
@@ -57,15 +57,26 @@ const SEGMENT: Bounds = MIN_SEGMENT_BYTES as u64..=MAX_SEGMENT_BYTES as u64;
 pub(super) const SETTINGS: &[Setting] = settings! {
     "node.data" path(ANY) data: "directory of the ledger",
     "server.listen" address(ANY) listen: "where clients connect; port 0 picks a free one",
-    "server.insecure" flag(ANY) insecure: "listen beyond loopback although nothing is encrypted and nobody is asked who he is",
+    "server.insecure" flag(ANY) insecure: "listen beyond loopback although nothing is encrypted or nobody is asked who he is",
     "server.connections" count(1..=1 << 20) server.connections: "connections at one time; the next ones wait",
+    "server.connections_per_address" count(1..=1 << 20) server.connections_per_address: "connections at one time from one address; the next ones are closed",
+    "server.calls" count(2..=1 << 24) server.calls: "calls at one time; one client has at most half of them",
     "server.calls_per_connection" count(1..=1 << 20) server.calls_per_connection: "calls at one time on one connection",
     "server.stream_writes" count(1..=1 << 20) server.in_flight.writes: "writes that one stream has in flight",
     "server.stream_bytes" size(8 << 20..=1 << 30) server.in_flight.bytes: "bytes that one stream has in flight",
     "server.header_timeout" duration(TIME) server.header_timeout: "how long a connection may take to say what it wants",
+    "server.idle_timeout" duration(TIME) server.idle_timeout: "how long a connection may be without a call",
     "server.keep_alive" duration(TIME) server.keep_alive: "how often a silent connection is asked whether it is there",
     "server.patience" duration(TIME) server.patience: "how long a call may take at most",
     "server.drain" duration(0..=24 * 3600 * 1000) server.drain: "how long calls may take to finish when the node stops",
+    "tls.certificate" path(ANY) security.tls.certificate: "chain of certificates of this server, as PEM; connections are encrypted if it is given",
+    "tls.key" path(ANY) security.tls.key: "private key of the first of them, as PEM",
+    "tls.client_ca" path(ANY) security.tls.client_ca: "authorities that certificates of clients have to be of, as PEM",
+    "access.token_keys" path(ANY) security.token_keys: "keys that bearer tokens are checked with, as a set of JSON Web Keys; everybody is asked who he is if it is given",
+    "access.audience" word(ANY) security.audience: "name of this server in tokens: what `aud` has to be",
+    "access.leeway" duration(0..=3600 * 1000) security.leeway: "how far the clocks of whoever issues tokens and of this node may be apart",
+    "access.clients" path(ANY) security.clients: "names in client certificates with what they may do, as TOML; everybody is asked who he is if it is given",
+    "access.reload_interval" duration(TIME) security.reload_interval: "how often files of certificates and keys are looked at; SIGHUP does it at once",
     "memory.memtables" size(BYTES) memory.memtables: "rows that are in no checkpoint yet, all partitions together",
     "memory.cache" size(BYTES) memory.cache: "what is kept of the files of stores, all partitions together",
     "memory.numbers" count(1..=1 << 31) memory.numbers: "numbers of sequences that are kept, all partitions together",

@@ -50,14 +50,17 @@ pub(super) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     })
 }
 
+/// Where its files are.
+#[cfg(test)]
+pub(super) fn paths() -> impl Iterator<Item = String> {
+    FILES.into_iter().map(|file| file.path.to_owned())
+}
+
 fn response(content_type: &'static str, content: &'static str) -> Response<Body> {
     let mut response = with_type(StatusCode::OK, content_type, content);
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::X_FRAME_OPTIONS, "DENY"),
-        (header::REFERRER_POLICY, "no-referrer"),
         // The program may be another one tomorrow, with the same address.
         (header::CACHE_CONTROL, "no-cache"),
     ] {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{RawPathParams, RawQuery, Request, State};
 use axum::http::{HeaderMap, Response, StatusCode};
@@ -19,7 +20,9 @@ use v1::subscribe_request::What;
 use super::answer::{json, refused, shown, with_type};
 use super::following::followed;
 use super::{Http, parts};
-use crate::call::until_closing;
+use crate::access::Caller;
+use crate::access::gate::caller;
+use crate::call::until_over;
 
 /// `POST .../events`: a write.
 pub(super) async fn write(
@@ -29,9 +32,10 @@ pub(super) async fn write(
 ) -> Response<Body> {
     let written = async {
         let key = key(request.headers())?;
-        let body = parts::text(request.into_body()).await?;
+        let caller = caller(request.extensions())?.clone();
+        let body = parts::text(request).await?;
         let request = write_request(&path, &key, &body)?;
-        http.ledger.write(&request, http.patience()).await
+        http.ledger.open(&caller, &request).await?.write(&request, http.patience()).await
     };
     use v1::write_response::Result as Answer;
     match written.await.map(|response| response.result) {
@@ -97,6 +101,7 @@ fn write_request(path: &RawPathParams, key: &[u8], body: &str) -> Result<v1::Wri
 /// `GET .../events`: the events of a workspace, and with `follow=true` those that come.
 pub(super) async fn workspace(
     State(http): State<Arc<Http>>,
+    Extension(caller): Extension<Caller>,
     path: RawPathParams,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -107,10 +112,11 @@ pub(super) async fn workspace(
         if follow {
             no_end(request.limit, request.direction)?;
             let what = What::Workspace(request.workspace);
-            return followed(&http, request.namespace, what, request.from, &headers);
+            return followed(&http, &caller, request.namespace, what, request.from, &headers).await;
         }
-        let events = http.ledger.read_workspace(request, http.patience()).await?;
-        Ok(lines(&http, events, "Event", |answer| answer.event))
+        let events =
+            http.ledger.open(&caller, &request).await?.read_workspace(request, http.patience()).await?;
+        Ok(lines(&http, &caller, events, "Event", |answer| answer.event))
     };
     asked.await.unwrap_or_else(|problem: Problem| refused(&problem))
 }
@@ -118,6 +124,7 @@ pub(super) async fn workspace(
 /// `GET /v1/namespaces/{namespace}/events`: the events of a namespace, and with `follow=true` those that come.
 pub(super) async fn all(
     State(http): State<Arc<Http>>,
+    Extension(caller): Extension<Caller>,
     path: RawPathParams,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -127,10 +134,11 @@ pub(super) async fn all(
         let request: v1::ReadAllRequest = parts::request("ReadAll", &path, Some(&query))?;
         if follow {
             no_end(request.limit, request.direction)?;
-            return followed(&http, request.namespace, What::All(true), request.from, &headers);
+            return followed(&http, &caller, request.namespace, What::All(true), request.from, &headers)
+                .await;
         }
-        let events = http.ledger.read_all(request, http.patience()).await?;
-        Ok(lines(&http, events, "Event", |answer| answer.event))
+        let events = http.ledger.open(&caller, &request).await?.read_all(request, http.patience()).await?;
+        Ok(lines(&http, &caller, events, "Event", |answer| answer.event))
     };
     asked.await.unwrap_or_else(|problem: Problem| refused(&problem))
 }
@@ -138,6 +146,7 @@ pub(super) async fn all(
 /// `GET .../outcomes`: every outcome of a partition, and with `follow=true` those that come.
 pub(super) async fn partition(
     State(http): State<Arc<Http>>,
+    Extension(caller): Extension<Caller>,
     path: RawPathParams,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -148,10 +157,11 @@ pub(super) async fn partition(
         if follow {
             no_end(request.limit, request.direction)?;
             let what = What::Partition(request.partition);
-            return followed(&http, request.namespace, what, request.from, &headers);
+            return followed(&http, &caller, request.namespace, what, request.from, &headers).await;
         }
-        let outcomes = http.ledger.read_partition(request, http.patience()).await?;
-        Ok(lines(&http, outcomes, "Outcome", |answer| answer.outcome))
+        let outcomes =
+            http.ledger.open(&caller, &request).await?.read_partition(request, http.patience()).await?;
+        Ok(lines(&http, &caller, outcomes, "Outcome", |answer| answer.outcome))
     };
     asked.await.unwrap_or_else(|problem: Problem| refused(&problem))
 }
@@ -184,6 +194,7 @@ fn no_end(limit: u64, direction: i32) -> Result<(), Problem> {
 /// A line of JSON for each; a problem on the way is the last line, under `problem`.
 fn lines<A: Send + 'static, T: prost::Message>(
     http: &Http,
+    caller: &Caller,
     answers: impl Stream<Item = Result<A, Problem>> + Send + 'static,
     name: &'static str,
     content: impl Fn(A) -> Option<T> + Send + 'static,
@@ -195,6 +206,6 @@ fn lines<A: Send + 'static, T: prost::Message>(
         };
         Ok::<_, std::convert::Infallible>(format!("{value}\n"))
     };
-    let lines = until_closing(answers, http.closing.clone()).map(line);
+    let lines = until_over(answers, http.closing.clone(), caller.expires).map(line);
     with_type(StatusCode::OK, "application/x-ndjson", Body::from_stream(lines))
 }

@@ -21,11 +21,13 @@ use gapless_api::{Problem, v1};
 
 use super::Http;
 use super::answer::{shown, with_type};
-use crate::call::until_closing;
+use crate::access::Caller;
+use crate::call::until_over;
 
 /// Server-sent events from `from` on, or behind the last one that the caller had.
-pub(super) fn followed(
+pub(super) async fn followed(
     http: &Http,
+    caller: &Caller,
     namespace: String,
     what: What,
     from: u64,
@@ -39,7 +41,8 @@ pub(super) fn followed(
         (Some((offset, ..)), _) => offset.saturating_add(1),
     };
     let request = v1::SubscribeRequest { namespace, what: Some(what), from };
-    let items = until_closing(http.ledger.subscribe(&request)?, http.closing.clone());
+    let items = http.ledger.open(caller, &request).await?.subscribe(&request)?;
+    let items = until_over(items, http.closing.clone(), caller.expires);
     let is_new = move |item: &Result<v1::SubscribeResponse, Problem>| {
         let place = item.as_ref().ok().and_then(|item| place(item, what));
         future::ready(place.is_none() || place > last)

@@ -1,31 +1,47 @@
 //! A server on loopback is asked by programs of the same machine, not by pages that a browser has from elsewhere.
 
-use axum::body::Body;
-use axum::extract::Request;
-use axum::http::{Response, header};
-use axum::middleware::Next;
+use std::net::SocketAddr;
+
+use axum::http::{Request, header};
 use gapless_api::{Problem, ProblemKind};
 
-use super::answer::refused;
-use crate::accept::Peer;
-
-/// Refuses what a page from elsewhere asks, and names that were made to mean this machine.
-pub(super) async fn check(request: Request, next: Next) -> Response<Body> {
-    if is_foreign(&request) {
-        let message = "a page from elsewhere, or a name that is not this machine's, may not ask this server";
-        return refused(&Problem::new(ProblemKind::Denied, "FOREIGN_ORIGIN", message));
-    }
-    next.run(request).await
+/// Whether anybody is asked who he is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Credentials {
+    /// Nobody is: whoever reaches the port may do everything, so a name that was made to mean this machine must not reach it.
+    None,
+    /// Everybody is, and no browser knows by itself what to say.
+    Asked,
 }
 
-fn is_foreign(request: &Request) -> bool {
+/// Refuses what a page from elsewhere asks, and names that were made to mean this machine.
+///
+/// # Errors
+/// If it is such.
+pub(crate) fn check<B>(
+    request: &Request<B>,
+    peer: SocketAddr,
+    credentials: Credentials,
+) -> Result<(), Problem> {
+    if !is_foreign(request, peer, credentials) {
+        return Ok(());
+    }
+    let message = "a page from elsewhere, or a name that is not this machine's, may not ask this server";
+    Err(Problem::new(ProblemKind::Denied, "FOREIGN_ORIGIN", message))
+}
+
+fn is_foreign<B>(request: &Request<B>, peer: SocketAddr, credentials: Credentials) -> bool {
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
-    let is_local = request.extensions().get::<Peer>().is_some_and(|peer| peer.0.ip().is_loopback());
+    let is_local = credentials == Credentials::None && peer.ip().to_canonical().is_loopback();
     let host = header(header::HOST).or(request.uri().authority().map(|authority| authority.as_str()));
     let foreign_host = is_local && host.is_some_and(|host| !is_loopback(host));
-    let foreign_page = header(header::ORIGIN)
-        .is_some_and(|origin| origin.split_once("://").is_none_or(|(_, origin)| Some(origin) != host));
-    foreign_host || foreign_page
+    // What is there and cannot be read is foreign, too.
+    let foreign_page = request.headers().get(header::ORIGIN).is_some_and(|origin| {
+        let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        origin.is_none_or(|(_, origin)| Some(origin) != host)
+    });
+    let foreign_site = header(header::HeaderName::from_static("sec-fetch-site")) == Some("cross-site");
+    foreign_host || foreign_page || foreign_site
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -39,6 +55,34 @@ fn is_loopback(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_from_elsewhere_are_refused_whoever_asks() {
+        let near = SocketAddr::from(([127, 0, 0, 1], 5));
+        let far = SocketAddr::from(([10, 0, 0, 7], 5));
+        let refused = |peer, credentials, headers: &[(&str, &str)]| {
+            let mut request = Request::builder().uri("/v1/namespaces");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            check(&request.body(()).unwrap(), peer, credentials).is_err()
+        };
+        for credentials in [Credentials::None, Credentials::Asked] {
+            let rebound = credentials == Credentials::None;
+            assert_eq!(refused(near, credentials, &[("host", "evil.example")]), rebound);
+            for (peer, headers, expected) in [
+                (near, &[("host", "localhost:7400")][..], false),
+                (near, &[("host", "localhost:7400"), ("origin", "http://localhost:7400")], false),
+                (near, &[("host", "localhost:7400"), ("origin", "http://evil.example")], true),
+                (near, &[("host", "localhost:7400"), ("origin", "null")], true),
+                (near, &[("host", "localhost:7400"), ("sec-fetch-site", "cross-site")], true),
+                (far, &[("host", "db.example")], false),
+                (far, &[("host", "db.example"), ("origin", "https://evil.example")], true),
+            ] {
+                assert_eq!(refused(peer, credentials, headers), expected, "{peer} {headers:?}");
+            }
+        }
+    }
 
     #[test]
     fn names_of_this_machine_are_told_from_others() {

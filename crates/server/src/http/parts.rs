@@ -1,12 +1,14 @@
 //! Requests from what HTTP has: a path, a query, a body.
 
-use axum::body::Body;
 use axum::extract::{RawPathParams, Request};
+use axum::http::header;
 use gapless_api::json::{from_fields, from_json};
 use gapless_api::{Problem, ProblemKind};
 use percent_encoding::percent_decode_str;
 use prost::Message;
 use serde_json::Value;
+
+use crate::slow_body::{is_too_slow, too_slow};
 
 /// Longest body that is read, in bytes: a write of 4 MiB, with what JSON and base64 add to it.
 const MAX_BODY_BYTES: usize = 8 << 20;
@@ -45,7 +47,7 @@ pub(super) async fn path_and_body<Q: Message + Default>(
 
 /// A body of JSON. An empty one says nothing.
 async fn json(request: Request) -> Result<Value, Problem> {
-    let text = text(request.into_body()).await?;
+    let text = text(request).await?;
     match text.trim() {
         "" => Ok(Value::Object(serde_json::Map::new())),
         text => serde_json::from_str(text).map_err(|error| Problem::violation("body", error.to_string())),
@@ -72,8 +74,20 @@ fn pairs(query: &str) -> Result<Vec<(String, String)>, Problem> {
 }
 
 /// A body as text.
-pub(super) async fn text(body: Body) -> Result<String, Problem> {
-    let bytes = axum::body::to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| {
+pub(super) async fn text(request: Request) -> Result<String, Problem> {
+    if let Some(encoding) = request.headers().get(header::CONTENT_ENCODING)
+        && encoding != "identity"
+    {
+        return Err(Problem::violation(
+            "Content-Encoding",
+            "bodies are sent as they are, without compression",
+        ));
+    }
+    let bytes = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES).await;
+    let bytes = bytes.map_err(|error| {
+        if is_too_slow(&error) {
+            return too_slow();
+        }
         Problem::violation("body", format!("is longer than {MAX_BODY_BYTES} bytes, or broke off"))
     })?;
     String::from_utf8(bytes.into()).map_err(|_| Problem::violation("body", "is not UTF-8"))

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{RawPathParams, RawQuery, Request, State};
 use axum::http::Response;
@@ -12,6 +13,8 @@ use prost::Message;
 
 use super::routes::{JSON, Route};
 use super::{Http, answered, parts, told};
+use crate::access::Caller;
+use crate::access::rules::Asked;
 
 /// A path below that of a projection.
 macro_rules! in_projection {
@@ -29,16 +32,23 @@ macro_rules! of_slot {
 
 /// A route that is asked by path and query.
 macro_rules! asked {
-    ($method:ident, $path:expr, $call:literal, |$http:ident, $request:ident| $answer:expr) => {
+    ($method:ident, $path:expr, $call:literal, |$http:ident, $calls:ident, $request:ident| $answer:expr) => {
         Route {
             method: stringify!($method),
             path: $path,
             call: $call,
             body: None,
             handler: $method(
-                |State($http): State<Arc<Http>>, path: RawPathParams, RawQuery(query): RawQuery| async move {
-                    let $http = &$http;
-                    answered($call, &path, query.as_deref(), |$request| async move { $answer }).await
+                |State($http): State<Arc<Http>>,
+                 Extension(caller): Extension<Caller>,
+                 path: RawPathParams,
+                 RawQuery(query): RawQuery| async move {
+                    let ($http, caller) = (&$http, &caller);
+                    answered(&path, query.as_deref(), |$request| async move {
+                        let $calls = $http.projections.open(caller, &$request).await?;
+                        $answer
+                    })
+                    .await
                 },
             ),
         }
@@ -54,9 +64,15 @@ macro_rules! ordered {
             call: $call,
             body: JSON,
             handler: post(
-                |State(http): State<Arc<Http>>, path: RawPathParams, request: Request| async move {
-                    let ask = |request| async { http.projections.$name(request, http.patience()).await };
-                    done($call, &path, request, ask).await
+                |State(http): State<Arc<Http>>,
+                 Extension(caller): Extension<Caller>,
+                 path: RawPathParams,
+                 request: Request| async move {
+                    let (http, caller) = (&http, &caller);
+                    let ask = |request| async move {
+                        http.projections.open(caller, &request).await?.$name(request, http.patience()).await
+                    };
+                    done(&path, request, ask).await
                 },
             ),
         }
@@ -66,26 +82,22 @@ macro_rules! ordered {
 /// What is not possible yet.
 macro_rules! not_yet {
     ($path:expr, $call:literal, $name:ident) => {
-        asked!(post, $path, $call, |http, request| http.projections.$name(&request))
+        asked!(post, $path, $call, |http, calls, request| calls.$name(&request))
     };
 }
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        asked!(get, "/v1/namespaces/{namespace}/projections", "List", |http, request| http
-            .projections
+        asked!(get, "/v1/namespaces/{namespace}/projections", "List", |http, calls, request| calls
             .list(&request)),
-        asked!(get, in_projection!(), "Describe", |http, request| http.projections.describe(&request)),
-        asked!(get, in_projection!("/tables/{table}/rows"), "Query", |http, request| http
-            .projections
+        asked!(get, in_projection!(), "Describe", |http, calls, request| calls.describe(&request)),
+        asked!(get, in_projection!("/tables/{table}/rows"), "Query", |http, calls, request| calls
             .query(request, http.patience())
             .await),
-        asked!(get, in_projection!("/dead-letters"), "ListDeadLetters", |http, request| http
-            .projections
+        asked!(get, in_projection!("/dead-letters"), "ListDeadLetters", |http, calls, request| calls
             .list_dead_letters(request, http.patience())
             .await),
-        asked!(post, of_slot!("/skip"), "Skip", |http, request| http
-            .projections
+        asked!(post, of_slot!("/skip"), "Skip", |http, calls, request| calls
             .skip(request, http.patience())
             .await),
         ordered!(in_projection!("/lease"), "Lease", lease),
@@ -104,17 +116,12 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 /// A call that is asked by a path and a body together.
-async fn done<Q, A, F>(
-    call: &str,
-    path: &RawPathParams,
-    request: Request,
-    ask: impl FnOnce(Q) -> F,
-) -> Response<Body>
+async fn done<Q, A, F>(path: &RawPathParams, request: Request, ask: impl FnOnce(Q) -> F) -> Response<Body>
 where
-    Q: Message + Default,
+    Q: Message + Default + Asked,
     A: Message,
     F: Future<Output = Result<A, Problem>>,
 {
-    let asked = async { ask(parts::path_and_body(call, path, request).await?).await };
-    told(call, asked.await)
+    let asked = async { ask(parts::path_and_body(Q::RULE.call, path, request).await?).await };
+    told(Q::RULE.call, asked.await)
 }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{RawPathParams, RawQuery, Request, State};
 use axum::routing::{MethodRouter, delete, get, post};
 
@@ -11,6 +12,9 @@ use super::answer::{json, plain, ready};
 use super::{
     Http, answered, answered_body, apply_namespace, events, metrics, openapi, projections, wait_barrier,
 };
+
+use crate::access::Caller;
+use crate::admin_service::{may_see, seen};
 
 /// One line of the table of calls.
 pub(crate) struct Route {
@@ -28,8 +32,6 @@ pub(super) struct Page {
     pub(super) path: &'static str,
     pub(super) summary: &'static str,
     pub(super) content_type: &'static str,
-    /// Whether pages of other origins are refused it.
-    pub(super) guarded: bool,
     pub(super) handler: MethodRouter<Arc<Http>>,
 }
 
@@ -61,32 +63,50 @@ macro_rules! own {
 macro_rules! read {
     ($path:expr, $call:literal, $name:ident) => {
         own!(get, $path, $call, None, |State(http): State<Arc<Http>>,
+                                       Extension(caller): Extension<Caller>,
                                        path: RawPathParams,
                                        RawQuery(query): RawQuery| async move {
-            let ask = |request| async { http.ledger.$name(request, http.patience()).await };
-            answered($call, &path, query.as_deref(), ask).await
+            let (http, caller) = (&http, &caller);
+            let ask = |request| async move {
+                http.ledger.open(caller, &request).await?.$name(request, http.patience()).await
+            };
+            answered(&path, query.as_deref(), ask).await
         })
     };
 }
 
 /// A route of the service Admin, asked by path and query.
 macro_rules! administer {
-    ($method:ident, $path:expr, $call:literal, |$http:ident, $request:ident| $answer:expr) => {
+    ($method:ident, $path:expr, $call:literal, |$http:ident, $calls:ident, $request:ident| $answer:expr) => {
+        administer!($method, $path, $call, |$http, $calls, _caller, $request| $answer)
+    };
+    ($method:ident, $path:expr, $call:literal, |$http:ident, $calls:ident, $caller:ident, $request:ident| $answer:expr) => {
         own!($method, $path, $call, None, |State($http): State<Arc<Http>>,
+                                           Extension(caller): Extension<Caller>,
                                            path: RawPathParams,
                                            RawQuery(query): RawQuery| async move {
-            let $http = &$http;
-            answered($call, &path, query.as_deref(), |$request| async move { $answer }).await
+            let ($http, $caller) = (&$http, &caller);
+            answered(&path, query.as_deref(), |$request| async move {
+                let $calls = $http.admin.open($caller, &$request).await?;
+                $answer
+            })
+            .await
         })
     };
 }
 
 /// A route of the service Admin, asked by a body.
 macro_rules! administer_body {
-    ($path:expr, $call:literal, |$http:ident, $request:ident| $answer:expr) => {
-        own!(post, $path, $call, JSON, |State($http): State<Arc<Http>>, request: Request| async move {
-            let $http = &$http;
-            answered_body($call, request, |$request| async move { $answer }).await
+    ($path:expr, $call:literal, |$http:ident, $calls:ident, $request:ident| $answer:expr) => {
+        own!(post, $path, $call, JSON, |State($http): State<Arc<Http>>,
+                                        Extension(caller): Extension<Caller>,
+                                        request: Request| async move {
+            let ($http, caller) = (&$http, &caller);
+            answered_body(request, |$request| async move {
+                let $calls = $http.admin.open(caller, &$request).await?;
+                $answer
+            })
+            .await
         })
     };
 }
@@ -129,30 +149,26 @@ fn ledger() -> Vec<Route> {
 fn namespaces() -> Vec<Route> {
     vec![
         own!(post, "/v1/namespaces", "ApplyNamespace", TOML, apply_namespace),
-        administer!(get, "/v1/namespaces", "ListNamespaces", |http, request| http
-            .admin
-            .list_namespaces(&request)),
-        administer!(get, "/v1/namespaces/{namespace}", "GetNamespace", |http, request| http
-            .admin
+        administer!(get, "/v1/namespaces", "ListNamespaces", |http, calls, caller, request| calls
+            .list_namespaces(&request, may_see(caller))),
+        administer!(get, "/v1/namespaces/{namespace}", "GetNamespace", |http, calls, request| calls
             .get_namespace(&request)),
-        administer!(delete, "/v1/namespaces/{namespace}", "DropNamespace", |http, request| http
-            .admin
+        administer!(delete, "/v1/namespaces/{namespace}", "DropNamespace", |http, calls, request| calls
             .drop_namespace(&request)
             .await),
-        administer!(get, "/v1/partitions", "ListPartitions", |http, request| http
-            .admin
-            .list_partitions(&request)),
+        administer!(get, "/v1/partitions", "ListPartitions", |http, calls, caller, request| calls
+            .list_partitions(&request, may_see(caller))),
         administer!(
             post,
             "/v1/namespaces/{namespace}/partitions/{partition}/freeze",
             "FreezePartition",
-            |http, request| http.admin.freeze_partition(&request).await
+            |http, calls, request| calls.freeze_partition(&request).await
         ),
         administer!(
             post,
             "/v1/namespaces/{namespace}/partitions/{partition}/thaw",
             "ThawPartition",
-            |http, request| http.admin.thaw_partition(&request).await
+            |http, calls, request| calls.thaw_partition(&request).await
         ),
     ]
 }
@@ -160,24 +176,21 @@ fn namespaces() -> Vec<Route> {
 fn cluster() -> Vec<Route> {
     vec![
         own!(post, "/v1/barrier", "WaitBarrier", JSON, wait_barrier),
-        administer!(post, "/v1/snapshot", "Snapshot", |http, request| http.admin.snapshot(&request).await),
-        administer_body!("/v1/backup", "Backup", |http, request| http
-            .admin
+        administer!(post, "/v1/snapshot", "Snapshot", |http, calls, request| calls.snapshot(&request).await),
+        administer_body!("/v1/backup", "Backup", |http, calls, request| calls
             .backup_to_its_end(&request)
             .await),
-        administer!(get, "/v1/cluster", "ClusterStatus", |http, request| Ok(http
-            .admin
-            .cluster_status(&request))),
-        administer_body!("/v1/cluster/nodes", "AddNode", |http, request| http
-            .admin
+        administer!(get, "/v1/cluster", "ClusterStatus", |http, calls, caller, request| Ok(seen(
+            calls.cluster_status(&request),
+            caller
+        ))),
+        administer_body!("/v1/cluster/nodes", "AddNode", |http, calls, request| calls
             .add_node(&request, http.patience())
             .await),
-        administer!(delete, "/v1/cluster/nodes/{node_id}", "RemoveNode", |http, request| http
-            .admin
+        administer!(delete, "/v1/cluster/nodes/{node_id}", "RemoveNode", |http, calls, request| calls
             .remove_node(&request, http.patience())
             .await),
-        administer!(post, "/v1/cluster/nodes/{node_id}/lead", "TransferLeader", |http, request| http
-            .admin
+        administer!(post, "/v1/cluster/nodes/{node_id}/lead", "TransferLeader", |http, calls, request| calls
             .transfer_leader(&request)
             .await),
     ]
@@ -192,28 +205,24 @@ pub(super) fn pages() -> [Page; 4] {
             path: "/openapi.json",
             summary: "This description",
             content_type: "application/json",
-            guarded: true,
             handler: get(async || json(StatusCode::OK, &openapi::document())),
         },
         Page {
             path: "/metrics",
             summary: "What the node counts, for Prometheus",
             content_type: TEXT,
-            guarded: false,
             handler: get(|State(http): State<Arc<Http>>| async move { metrics(&http) }),
         },
         Page {
             path: "/healthz",
             summary: "Whether the process runs",
             content_type: TEXT,
-            guarded: false,
             handler: get(async || plain(StatusCode::OK, "the process runs\n")),
         },
         Page {
             path: "/readyz",
             summary: "Whether it serves",
             content_type: TEXT,
-            guarded: false,
             handler: get(|State(http): State<Arc<Http>>| async move { ready(&http) }),
         },
     ]

@@ -8,6 +8,8 @@ use hyper::body::{Frame, SizeHint};
 use tracing::Span;
 
 use super::traffic::Running;
+use crate::access::fairness::Place;
+use crate::activity::Busy;
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -16,11 +18,13 @@ pub(crate) struct Measured {
     running: Running,
     /// The span of the request ends with its answer.
     span: Span,
+    /// So do its place among all calls, and the connection's being busy with it.
+    _held: (Option<Place>, Busy),
 }
 
 impl Measured {
-    pub(crate) fn new(body: Body, running: Running, span: Span) -> Self {
-        Self { body, running, span }
+    pub(crate) fn new(body: Body, running: Running, span: Span, held: (Option<Place>, Busy)) -> Self {
+        Self { body, running, span, _held: held }
     }
 }
 

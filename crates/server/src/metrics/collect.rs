@@ -193,6 +193,16 @@ fn requests(page: &mut Page, metrics: &Metrics) {
     page.one(CONNECTIONS, traffic.connections.load(Relaxed));
     page.one(CONNECTIONS_ACCEPTED, traffic.accepted.load(Relaxed));
     page.one(CONNECTIONS_SILENT, traffic.silent.load(Relaxed));
+    page.one(CONNECTIONS_CROWDED, traffic.crowded.load(Relaxed));
+    page.one(CONNECTIONS_FICKLE, traffic.fickle.load(Relaxed));
+    page.one(HANDSHAKES_FAILED, traffic.handshakes_failed.load(Relaxed));
+    let strangers = metrics.audit.counters();
+    page.one(AUTHENTICATIONS_REFUSED, strangers.refused.load(Relaxed));
+    page.one(PERMISSIONS_DENIED, strangers.denied.load(Relaxed));
+    page.one(AUDIT_UNWRITTEN, strangers.unwritten.load(Relaxed));
+    page.family(RELOADS)
+        .sample(&["renewed"], metrics.reloads.renewed.load(Relaxed))
+        .sample(&["kept"], metrics.reloads.kept.load(Relaxed));
     page.one(ACCEPT_ERRORS, traffic.accept_errors.load(Relaxed));
 }
 

@@ -148,6 +148,13 @@ metrics! {
         CONNECTIONS Gauge "gapless_connections" [] "Connections that are open";
         CONNECTIONS_ACCEPTED Counter "gapless_connections_accepted_total" [] "Connections that were accepted";
         CONNECTIONS_SILENT Counter "gapless_connections_silent_total" [] "Connections that were closed because they said nothing";
+        CONNECTIONS_CROWDED Counter "gapless_connections_crowded_total" [] "Connections that were closed at once because their address had too many";
+        CONNECTIONS_FICKLE Counter "gapless_connections_fickle_total" [] "Connections that were closed because they broke off one call after the other";
+        HANDSHAKES_FAILED Counter "gapless_tls_handshakes_failed_total" [] "Connections that did not get through the handshake of TLS";
+        AUTHENTICATIONS_REFUSED Counter "gapless_authentications_refused_total" [] "Requests without a credible token or certificate";
+        PERMISSIONS_DENIED Counter "gapless_permissions_denied_total" [] "Requests of somebody who may not";
+        AUDIT_UNWRITTEN Counter "gapless_audit_unwritten_total" [] "What should be in the audit and is not";
+        RELOADS Counter "gapless_reloads_total" ["result"] "Changed files of certificates and keys: taken over, or of no use and what was before kept";
         ACCEPT_ERRORS Counter "gapless_accept_errors_total" [] "Times that the system could not accept a connection";
     }
     "Memory and process" {

@@ -139,6 +139,12 @@ pub(crate) struct Traffic {
     pub(crate) accepted: AtomicU64,
     pub(crate) silent: AtomicU64,
     pub(crate) accept_errors: AtomicU64,
+    /// Connections that were closed at once: too many of one address.
+    pub(crate) crowded: AtomicU64,
+    /// Connections that did not get through the handshake of TLS.
+    pub(crate) handshakes_failed: AtomicU64,
+    /// Connections that were closed because they broke off one call after the other.
+    pub(crate) fickle: AtomicU64,
 }
 
 /// What stands for every call that is none of ours.
@@ -167,7 +173,17 @@ impl Traffic {
         }
         calls.push(Call::new(Protocol::Http, SUBSCRIBE, true));
         let zero = AtomicU64::default;
-        Self { calls, paths, connections, accepted: zero(), silent: zero(), accept_errors: zero() }
+        Self {
+            calls,
+            paths,
+            connections,
+            accepted: zero(),
+            silent: zero(),
+            accept_errors: zero(),
+            crowded: zero(),
+            handshakes_failed: zero(),
+            fickle: zero(),
+        }
     }
 
     /// The call of a route, for its answers to carry.

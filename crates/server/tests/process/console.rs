@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::programs::{found, succeeded};
-use crate::support::Process;
+use crate::support::{Process, program};
 
 const SHOP: &str = "name = 'shop'\npartitions = 2\n[kinds.default.sequences]\ninvoice = 1\n";
 /// How long a page may take for what it is asked: a bound, not a measure.
@@ -141,4 +141,48 @@ fn a_person_writes_follows_retries_and_verifies_in_the_console() {
     browser.go(&format!("http://{}/#/shop/1/sequences", server.address));
     browser.until("document.querySelector('main .columns section').innerText.includes('invoice')");
     assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_server_that_wants_to_know_who_asks_is_told_in_the_console() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let ran = |arguments: &[&str]| succeeded("gapless", program().args(arguments).output().unwrap());
+    ran(&["token", "keygen", "--id", "one", "--key", &at("one.jwk"), "--keys", &at("keys.json")]);
+    let issue = [
+        "token",
+        "issue",
+        "--subject",
+        "person",
+        "--namespaces",
+        "shop",
+        "--expires",
+        "1h",
+        "--key",
+        &at("one.jwk"),
+    ];
+    let token = ran(&[&issue[..], &["--actions", "read,write,admin"]].concat());
+    let mut command = program();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data", &at("data")]).stderr(Stdio::null());
+    let server = Process::spawn(command.env("GAPLESS_ACCESS__TOKEN_KEYS", at("keys.json")));
+    std::fs::write(at("shop.toml"), SHOP).unwrap();
+    let apply =
+        ["namespace", "apply", &at("shop.toml"), "--server", &server.address, "--token", token.trim()];
+    ran(&apply);
+
+    let browser = Browser::open();
+    browser.go(&format!("http://{}/#/shop/1", server.address));
+    browser.until("!document.querySelector('#knock').hidden");
+    browser.run(&format!("document.querySelector('#token').value = {:?}", token.trim()));
+    browser.click("#knock button");
+    browser.until("document.querySelector('main .columns section').innerText.includes('live')");
+    browser.until("document.querySelector('#knock').hidden");
+    browser.click("form.write button");
+    browser.until("document.querySelector('tr[data-offset=\"1\"]')");
+    // A token is nowhere that another page, or the next person at this browser, could find it.
+    let kept = browser.run("return JSON.stringify([localStorage, sessionStorage, document.cookie, location.href, document.body.innerHTML])");
+    assert!(!kept.to_string().contains(token.trim()), "{kept}");
+    // What the browser complains of is that it was asked who it is, and nothing of its policy.
+    let complaints = browser.complaints();
+    assert!(complaints.iter().all(|complaint| complaint.contains("401")), "{complaints:?}");
 }

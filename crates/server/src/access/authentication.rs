@@ -1,0 +1,219 @@
+//! Finding out who asks: a bearer token, or the certificate of the connection. Whoever says nothing credible is nobody.
+//!
+//! ```text
+//!  authorization: Bearer ... ──▶ known? (by its hash, until it expires) ──▶ checked ──▶ principal
+//!  certificate of the connection ──▶ its names ──▶ principal
+//! ```
+//!
+//! A token counts before a certificate, and a token that is not right is not made up for by one.
+//!
+//! Must not know: what anybody may do.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::http::{HeaderMap, header};
+use gapless_api::{Problem, ProblemKind};
+use ring::digest;
+
+use super::certificates::Certificates;
+use super::keys::Keys;
+use super::reload::Current;
+use super::tokens::{Expected, TokenError, checked};
+use super::{Caller, Principal};
+
+/// Tokens that are remembered as checked.
+const MAX_KNOWN: usize = 4096;
+/// Bytes of a hash.
+const HASH_BYTES: usize = 32;
+
+/// A connection, as far as whoever is at its other end is known by it.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    pub(crate) peer: SocketAddr,
+    /// Names in the certificate that the other side proved to own.
+    pub(crate) names: Arc<[String]>,
+}
+
+/// A token that was checked.
+#[derive(Debug)]
+struct Known {
+    principal: Arc<Principal>,
+    expires: u64,
+    /// Void as soon as keys are exchanged.
+    keys: Arc<Keys>,
+}
+
+/// How one says who one is.
+#[derive(Debug)]
+pub(crate) struct Authentication {
+    tokens: Option<(Arc<Current<Keys>>, Expected)>,
+    certificates: Option<Arc<Current<Certificates>>>,
+    known: Mutex<HashMap<[u8; HASH_BYTES], Known>>,
+    anybody: Arc<Principal>,
+}
+
+impl Authentication {
+    pub(crate) fn new(
+        tokens: Option<(Arc<Current<Keys>>, Expected)>,
+        certificates: Option<Arc<Current<Certificates>>>,
+    ) -> Self {
+        Self { tokens, certificates, known: Mutex::default(), anybody: Arc::new(Principal::anybody()) }
+    }
+
+    /// Whether anybody is asked who he is.
+    pub(crate) fn is_on(&self) -> bool {
+        self.tokens.is_some() || self.certificates.is_some()
+    }
+
+    /// Who asks.
+    ///
+    /// # Errors
+    /// If that is not known.
+    pub(crate) fn caller(&self, headers: &HeaderMap, connection: &Connection) -> Result<Caller, Problem> {
+        let peer = connection.peer;
+        if !self.is_on() {
+            return Ok(Caller { principal: self.anybody.clone(), peer, expires: None });
+        }
+        if let (Some((keys, expected)), Some(token)) = (&self.tokens, bearer(headers)?) {
+            let now = unix_seconds();
+            let (principal, expires) =
+                self.of_token(token, &keys.get(), expected, now).map_err(unbelieved)?;
+            return Ok(Caller { principal, peer, expires: Some(expires) });
+        }
+        let certificates = self.certificates.as_ref();
+        match certificates.and_then(|certificates| certificates.get().principal(&connection.names)) {
+            Some(principal) => Ok(Caller { principal, peer, expires: None }),
+            None => Err(nobody()),
+        }
+    }
+
+    /// Whom a token stands for, and until when.
+    fn of_token(
+        &self,
+        token: &str,
+        keys: &Arc<Keys>,
+        expected: &Expected,
+        now: u64,
+    ) -> Result<(Arc<Principal>, u64), TokenError> {
+        let hash = hash(token);
+        if let Some(known) = self.known().get(&hash)
+            && now < known.expires
+            && Arc::ptr_eq(&known.keys, keys)
+        {
+            return Ok((known.principal.clone(), known.expires));
+        }
+        // Nobody waits while a signature is checked.
+        let claims = checked(token, keys, expected, now)?;
+        let expires = claims.exp.saturating_add(expected.leeway);
+        let principal = Arc::new(Principal::from(claims));
+        let mut known = self.known();
+        if known.len() >= MAX_KNOWN {
+            known.retain(|_, known| now < known.expires && Arc::ptr_eq(&known.keys, keys));
+            if known.len() >= MAX_KNOWN {
+                known.clear();
+            }
+        }
+        known.insert(hash, Known { principal: principal.clone(), expires, keys: keys.clone() });
+        Ok((principal, expires))
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; HASH_BYTES], Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn hash(token: &str) -> [u8; HASH_BYTES] {
+    let digest = digest::digest(&digest::SHA256, token.as_bytes());
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+/// Seconds since 1970, as this machine has them.
+pub(crate) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The token of a request, if it has one.
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(unbelieved(TokenError::Malformed));
+    }
+    let text = value.to_str().map_err(|_| unbelieved(TokenError::Malformed))?;
+    match text.split_once(' ').or(Some((text, ""))) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(token.trim())),
+        _ => Err(Problem::new(
+            ProblemKind::Unauthenticated,
+            "SCHEME_UNKNOWN",
+            "this server takes bearer tokens: `authorization: Bearer TOKEN`",
+        )),
+    }
+}
+
+fn nobody() -> Problem {
+    let message = "this server wants to know who asks: send a bearer token, or connect with a client certificate that it knows";
+    Problem::new(ProblemKind::Unauthenticated, "NO_CREDENTIALS", message)
+}
+
+fn unbelieved(error: TokenError) -> Problem {
+    Problem::new(ProblemKind::Unauthenticated, error.reason(), error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::keys::{Algorithm, Key, to_file};
+    use crate::access::tokens::{Claims, issued};
+
+    #[test]
+    fn what_was_checked_is_remembered_until_it_expires_or_its_key_is_gone() {
+        let key = Key::generate("one", Algorithm::EdDSA).unwrap();
+        let text = r#"{"sub":"till","aud":"gapless","exp":1000,"namespaces":["*"],"actions":["read"]}"#;
+        let claims: Claims = serde_json::from_str(text).unwrap();
+        let token = issued(&claims, &key).unwrap();
+        let expected = Expected { audience: "gapless".to_owned(), leeway: 10 };
+        let keys = Arc::new(Keys::read(&to_file(&[key.to_check_with()])).unwrap());
+        let authentication = Authentication::new(None, None);
+        let first = authentication.of_token(&token, &keys, &expected, 999).unwrap();
+        let again = authentication.of_token(&token, &keys, &expected, 1009).unwrap();
+        assert!(Arc::ptr_eq(&first.0, &again.0), "it was not checked twice");
+        let over = authentication.of_token(&token, &keys, &expected, 1010);
+        assert_eq!(over.unwrap_err(), TokenError::Expired);
+        let other = Key::generate("two", Algorithm::EdDSA).unwrap();
+        let rotated = Arc::new(Keys::read(&to_file(&[other.to_check_with()])).unwrap());
+        let gone = authentication.of_token(&token, &rotated, &expected, 999);
+        assert_eq!(gone.unwrap_err(), TokenError::UnknownKey);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let key = Key::generate("one", Algorithm::HS256).unwrap();
+        let keys = Arc::new(Keys::read(&to_file(std::slice::from_ref(&key))).unwrap());
+        let expected = Expected { audience: "gapless".to_owned(), leeway: 0 };
+        let authentication = Authentication::new(None, None);
+        for number in 0..MAX_KNOWN + 10 {
+            let text = format!(
+                r#"{{"sub":"till-{number}","aud":"gapless","exp":1000,"namespaces":[],"actions":[]}}"#
+            );
+            let token = issued(&serde_json::from_str(&text).unwrap(), &key).unwrap();
+            authentication.of_token(&token, &keys, &expected, 1).unwrap();
+            assert!(authentication.known().len() <= MAX_KNOWN);
+        }
+    }
+
+    #[test]
+    fn one_token_is_sent_once_and_as_a_bearer() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(bearer(&headers).unwrap(), None);
+        headers.insert(header::AUTHORIZATION, "bearer abc".parse().unwrap());
+        assert_eq!(bearer(&headers).unwrap(), Some("abc"));
+        headers.append(header::AUTHORIZATION, "Bearer def".parse().unwrap());
+        assert_eq!(bearer(&headers).unwrap_err().reason, "TOKEN_MALFORMED");
+        headers.insert(header::AUTHORIZATION, "Basic planted".parse().unwrap());
+        let refused = bearer(&headers).unwrap_err();
+        assert_eq!((&*refused.reason, refused.message.contains("planted")), ("SCHEME_UNKNOWN", false));
+    }
+}

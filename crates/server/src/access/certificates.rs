@@ -1,0 +1,108 @@
+//! Whom a client certificate stands for: names in certificates, each with what its owner may do, from a file.
+//!
+//! ```toml
+//! [[client]]
+//! name = "till-1.shop.example"      # a DNS name or a URI among the subject's alternative names
+//! namespaces = ["shop*"]
+//! actions = ["read", "write"]
+//! ```
+//!
+//! Must not know: whether a certificate is genuine. Whoever made the connection has checked that.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use serde::Deserialize;
+use webpki::EndEntityCert;
+
+use super::{MAX_PRINCIPAL_BYTES, Principal, Rights};
+
+/// Most names that are looked at in one certificate.
+const MAX_NAMES: usize = 16;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    client: Vec<Client>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Client {
+    name: String,
+    namespaces: Vec<super::NamespacePattern>,
+    actions: Vec<super::Action>,
+}
+
+/// Names, and whom they stand for.
+#[derive(Debug, Default)]
+pub(crate) struct Certificates(BTreeMap<String, Arc<Principal>>);
+
+impl Certificates {
+    /// The names in a file.
+    ///
+    /// # Errors
+    /// With what is wrong with it.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+        let mut clients = BTreeMap::new();
+        for Client { name, namespaces, actions } in file.client {
+            if name.is_empty() || name.len() > MAX_PRINCIPAL_BYTES || name.contains(char::is_control) {
+                return Err(format!("a name has 1 to {MAX_PRINCIPAL_BYTES} bytes, and `{name:.40}` has not"));
+            }
+            let rights = Rights { namespaces, actions };
+            let principal = Arc::new(Principal { name: name.clone(), rights });
+            if clients.insert(name.clone(), principal).is_some() {
+                return Err(format!("`{name}` is there twice"));
+            }
+        }
+        Ok(Self(clients))
+    }
+
+    /// Whom a certificate stands for: the first of its names that is known.
+    pub(crate) fn principal(&self, names: &[String]) -> Option<Arc<Principal>> {
+        names.iter().find_map(|name| self.0.get(name)).cloned()
+    }
+}
+
+/// The names in a certificate. One that cannot be read has none.
+pub(crate) fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
+    let Ok(certificate) = EndEntityCert::try_from(certificate) else { return Vec::new() };
+    let names = certificate.valid_dns_names().chain(certificate.valid_uri_names());
+    names.take(MAX_NAMES).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Action;
+
+    #[test]
+    fn names_stand_for_what_the_file_says() {
+        let file = "[[client]]\nname = 'till'\nnamespaces = ['shop*']\nactions = ['read']\n";
+        let certificates = Certificates::read(file).unwrap();
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let till = certificates.principal(&names(&["unknown", "till"])).unwrap();
+        assert!(till.may(Action::Read, "shop2") && !till.may(Action::Write, "shop2"));
+        assert_eq!(certificates.principal(&names(&["Till", "till.example"])), None);
+        for wrong in [
+            "[[client]]\nname = ''\nnamespaces = []\nactions = []",
+            "[[client]]\nname = 'a'\nnamespaces = ['A']\nactions = []",
+            "[[client]]\nname = 'a'\nnamespaces = []\nactions = ['all']",
+            "[[client]]\nname = 'a'\nactions = ['read']",
+            "[[clients]]\nname = 'a'\nnamespaces = []\nactions = []",
+            &format!("{file}{file}"),
+        ] {
+            assert!(Certificates::read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_certificate_has_no_names() {
+        assert_eq!(names(&CertificateDer::from(vec![0x30, 0x03, 1, 2, 3])), Vec::<String>::new());
+        let made = rcgen::generate_simple_self_signed(["till.example".to_owned()]).unwrap();
+        assert_eq!(names(made.cert.der()), ["till.example"]);
+    }
+}

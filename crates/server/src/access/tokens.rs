@@ -1,0 +1,291 @@
+//! Bearer tokens: signed claims of who somebody is, what he may do, for whom and until when.
+//!
+//! ```text
+//!  header {alg, kid} . claims {sub, aud, exp, nbf, namespaces, actions} . signature
+//! ```
+//!
+//! Invariants
+//! - The key that a token names decides how it is checked. `alg` in the header has to be that of the key.
+//! - `exp`, `aud`, `sub` and `kid` are there, or the token is none.
+//! - Time is handed in.
+//!
+//! Must not know: where tokens come from; what is done with them.
+
+use jsonwebtoken::{Header, Validation, decode, decode_header, encode};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::keys::{Key, KeyError, Keys};
+use super::{MAX_PRINCIPAL_BYTES, Principal, Rights, crypto};
+
+/// Longest token, in bytes.
+pub const MAX_TOKEN_BYTES: usize = 4096;
+/// Most namespaces of a token.
+const MAX_NAMESPACES: usize = 256;
+
+/// What a token says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claims {
+    /// Who.
+    pub sub: String,
+    /// For which server.
+    pub aud: Audience,
+    /// Until when, in seconds since 1970.
+    pub exp: u64,
+    /// From when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nbf: Option<u64>,
+    /// When it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iat: Option<u64>,
+    /// What he may do.
+    #[serde(flatten)]
+    pub rights: Rights,
+}
+
+/// One server, or several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Audience {
+    /// One.
+    One(String),
+    /// Several.
+    Several(Vec<String>),
+}
+
+impl Audience {
+    fn has(&self, audience: &str) -> bool {
+        match self {
+            Self::One(one) => one == audience,
+            Self::Several(several) => several.iter().any(|one| one == audience),
+        }
+    }
+}
+
+/// Why a token is not believed. None of them repeats anything of it but the id of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum TokenError {
+    /// It is longer than any that is taken.
+    #[error("the token is longer than {MAX_TOKEN_BYTES} bytes")]
+    TooLong,
+    /// It is no token, or lacks something.
+    #[error("the token is malformed, or lacks one of kid, sub, aud, exp, namespaces and actions")]
+    Malformed,
+    /// Nobody knows its key.
+    #[error("the token was signed with a key that this server does not know")]
+    UnknownKey,
+    /// It says another algorithm than its key has.
+    #[error("the token says another algorithm than its key has")]
+    Algorithm,
+    /// Somebody else signed it, or changed it.
+    #[error("the signature of the token is not right")]
+    Signature,
+    /// It is over.
+    #[error("the token has expired")]
+    Expired,
+    /// Its time has not come.
+    #[error("the token is not valid yet")]
+    TooEarly,
+    /// It is for somebody else.
+    #[error("the token is for another audience")]
+    Audience,
+}
+
+impl TokenError {
+    /// For programs.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::TooLong | Self::Malformed => "TOKEN_MALFORMED",
+            Self::UnknownKey => "TOKEN_KEY_UNKNOWN",
+            Self::Algorithm => "TOKEN_ALGORITHM",
+            Self::Signature => "TOKEN_SIGNATURE",
+            Self::Expired => "TOKEN_EXPIRED",
+            Self::TooEarly => "TOKEN_TOO_EARLY",
+            Self::Audience => "TOKEN_AUDIENCE",
+        }
+    }
+}
+
+/// For whom tokens have to be, and how far clocks may be apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// The name of this server in tokens.
+    pub audience: String,
+    /// In seconds.
+    pub leeway: u64,
+}
+
+/// Checks a token: its claims, if it is one to be believed at `now`, in seconds since 1970.
+///
+/// # Errors
+/// If it is not.
+pub fn checked(token: &str, keys: &Keys, expected: &Expected, now: u64) -> Result<Claims, TokenError> {
+    crypto::install();
+    if token.len() > MAX_TOKEN_BYTES {
+        return Err(TokenError::TooLong);
+    }
+    let header = decode_header(token).map_err(|_| TokenError::Malformed)?;
+    let key = keys.get(&header.kid.ok_or(TokenError::Malformed)?).ok_or(TokenError::UnknownKey)?;
+    if header.alg != key.algorithm.jwt() {
+        return Err(TokenError::Algorithm);
+    }
+    let mut signature_only = Validation::new(key.algorithm.jwt());
+    // Times are compared below, with a clock that is handed in; so is the audience, which has to be there.
+    signature_only.validate_exp = false;
+    signature_only.validate_aud = false;
+    let decoded = decode::<Claims>(token, &key.key, &signature_only);
+    let claims = decoded.map_err(|error| match error.kind() {
+        jsonwebtoken::errors::ErrorKind::InvalidSignature => TokenError::Signature,
+        _ => TokenError::Malformed,
+    })?;
+    in_force(&claims.claims, expected, now)?;
+    Ok(claims.claims)
+}
+
+fn in_force(claims: &Claims, expected: &Expected, now: u64) -> Result<(), TokenError> {
+    if claims.sub.is_empty()
+        || claims.sub.len() > MAX_PRINCIPAL_BYTES
+        || claims.sub.contains(char::is_control)
+    {
+        return Err(TokenError::Malformed);
+    }
+    if claims.rights.namespaces.len() > MAX_NAMESPACES {
+        return Err(TokenError::Malformed);
+    }
+    if now >= claims.exp.saturating_add(expected.leeway) {
+        return Err(TokenError::Expired);
+    }
+    if claims.nbf.is_some_and(|from| now.saturating_add(expected.leeway) < from) {
+        return Err(TokenError::TooEarly);
+    }
+    if !claims.aud.has(&expected.audience) {
+        return Err(TokenError::Audience);
+    }
+    Ok(())
+}
+
+impl From<Claims> for Principal {
+    fn from(claims: Claims) -> Self {
+        Self { name: claims.sub, rights: claims.rights }
+    }
+}
+
+/// A token that says this, signed with this key.
+///
+/// # Errors
+/// If the key cannot sign.
+pub fn issued(claims: &Claims, key: &Key) -> Result<String, KeyError> {
+    crypto::install();
+    let mut header = Header::new(key.algorithm.jwt());
+    header.kid = Some(key.id.clone());
+    let signed = encode(&header, claims, &key.encoding()?);
+    signed.map_err(|_| KeyError::Wrong { id: key.id.clone(), why: "nothing can be signed with it" })
+}
+
+/// What a token says, whoever signed it: for people who look at one.
+///
+/// # Errors
+/// If it is none.
+pub fn unchecked(token: &str) -> Result<(Option<String>, Claims), TokenError> {
+    let read =
+        jsonwebtoken::dangerous::insecure_decode::<Claims>(token).map_err(|_| TokenError::Malformed)?;
+    Ok((read.header.kid, read.claims))
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+    use super::*;
+    use crate::access::keys::{Algorithm, to_file};
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn claims() -> Claims {
+        let text =
+            r#"{"sub":"till","aud":"gapless","exp":1800000100,"namespaces":["shop*"],"actions":["read"]}"#;
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn expected() -> Expected {
+        Expected { audience: "gapless".to_owned(), leeway: 30 }
+    }
+
+    fn keys(keys: &[&Key]) -> Keys {
+        Keys::read(&to_file(&keys.iter().map(|key| key.to_check_with()).collect::<Vec<_>>())).unwrap()
+    }
+
+    fn part(json: &str) -> String {
+        URL_SAFE_NO_PAD.encode(json)
+    }
+
+    #[test]
+    fn a_token_of_a_known_key_is_believed_until_it_is_over() {
+        for algorithm in [Algorithm::EdDSA, Algorithm::HS256] {
+            let (one, other) =
+                (Key::generate("one", algorithm).unwrap(), Key::generate("two", algorithm).unwrap());
+            let token = issued(&claims(), &one).unwrap();
+            let both = keys(&[&one, &other]);
+            assert_eq!(checked(&token, &both, &expected(), NOW), Ok(claims()));
+            assert_eq!(checked(&token, &both, &expected(), NOW + 129), Ok(claims()), "within the leeway");
+            assert_eq!(checked(&token, &both, &expected(), NOW + 130), Err(TokenError::Expired));
+            // Rotated away.
+            assert_eq!(checked(&token, &keys(&[&other]), &expected(), NOW), Err(TokenError::UnknownKey));
+            let impostor = Key::generate("one", algorithm).unwrap();
+            assert_eq!(checked(&token, &keys(&[&impostor]), &expected(), NOW), Err(TokenError::Signature));
+            let elsewhere = Expected { audience: "other".to_owned(), leeway: 30 };
+            assert_eq!(checked(&token, &both, &elsewhere, NOW), Err(TokenError::Audience));
+            let later = Claims { nbf: Some(NOW + 31), ..claims() };
+            let early = checked(&issued(&later, &one).unwrap(), &both, &expected(), NOW);
+            assert_eq!(early, Err(TokenError::TooEarly));
+        }
+    }
+
+    #[test]
+    fn what_a_token_says_of_its_algorithm_is_never_followed() {
+        let key = Key::generate("one", Algorithm::EdDSA).unwrap();
+        let known = keys(&[&key]);
+        let token = issued(&claims(), &key).unwrap();
+        let parts: Vec<&str> = token.split('.').collect();
+        let none = format!("{}.{}.", part(r#"{"alg":"none","kid":"one"}"#), parts[1]);
+        assert_eq!(checked(&none, &known, &expected(), NOW), Err(TokenError::Malformed));
+        // The public key is known to everybody; as a secret it must not open anything.
+        let public = serde_json::to_value(key.to_check_with()).unwrap()["x"].as_str().unwrap().to_owned();
+        let secret = URL_SAFE_NO_PAD.decode(public).unwrap();
+        let message = format!("{}.{}", part(r#"{"alg":"HS256","kid":"one"}"#), parts[1]);
+        let tag =
+            ring::hmac::sign(&ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret), message.as_bytes());
+        let confused = format!("{message}.{}", URL_SAFE_NO_PAD.encode(tag));
+        assert_eq!(checked(&confused, &known, &expected(), NOW), Err(TokenError::Algorithm));
+        let without = format!("{}.{}.{}", part(r#"{"alg":"EdDSA"}"#), parts[1], parts[2]);
+        assert_eq!(checked(&without, &known, &expected(), NOW), Err(TokenError::Malformed));
+    }
+
+    #[test]
+    fn a_token_that_was_changed_or_lacks_something_is_none() {
+        let key = Key::generate("one", Algorithm::HS256).unwrap();
+        let known = keys(&[&key]);
+        let token = issued(&claims(), &key).unwrap();
+        for at in 0..token.len() {
+            let mut changed = token.clone().into_bytes();
+            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(changed).unwrap();
+            assert!(checked(&changed, &known, &expected(), NOW).is_err(), "changed at {at}");
+        }
+        assert_eq!(checked(&"a".repeat(4097), &known, &expected(), NOW), Err(TokenError::TooLong));
+        let whole = serde_json::to_value(claims()).unwrap();
+        for lacking in ["sub", "aud", "exp", "namespaces", "actions"] {
+            let mut some = whole.clone();
+            some.as_object_mut().unwrap().remove(lacking);
+            crypto::install();
+            let mut header = Header::new(key.algorithm.jwt());
+            header.kid = Some("one".to_owned());
+            let token = encode(&header, &some, &key.encoding().unwrap()).unwrap();
+            assert_eq!(checked(&token, &known, &expected(), NOW), Err(TokenError::Malformed), "{lacking}");
+        }
+        let empty = Claims { sub: String::new(), ..claims() };
+        let token = issued(&empty, &key).unwrap();
+        assert_eq!(checked(&token, &known, &expected(), NOW), Err(TokenError::Malformed));
+    }
+}

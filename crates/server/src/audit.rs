@@ -1,0 +1,252 @@
+//! The audit: what was administered, and who was not let in, as events of the namespace of the node itself. So they are ordered,
+//! durable and provable like everything else.
+//!
+//! ```text
+//!  an action   ──▶ event, acknowledged ──▶ the action is done        (no event: it is not done)
+//!  a stranger  ──▶ counted; now and then an event with how many more there were
+//! ```
+//!
+//! Invariants
+//! - Nothing of a request is in it but its call and the names it has to be allowed for; nothing of a credential is.
+//! - Whatever strangers do, there is at most one event of theirs in a while.
+//!
+//! Must not know: who may do what.
+
+use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gapless_api::{Problem, ProblemKind};
+use gapless_engine::partition::{Definition, Write};
+use gapless_engine::types::{IdempotencyKey, Name, WorkspaceId};
+use gapless_engine::{Engine, WriteError, WriteOptions};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::access::rules::{Rule, Scope};
+use crate::access::{Caller, SYSTEM};
+
+/// Where the audit is, in the namespace of the node.
+const WORKSPACE: u64 = 1;
+/// Who writes it.
+const WRITER: &str = "audit";
+/// How long an action waits for its event.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Events of strangers that are written at once, and how long it takes until one more is.
+const BURST: u32 = 20;
+const REFILL: Duration = Duration::from_secs(5);
+/// Events of strangers that wait to be written.
+const WAITING: usize = 32;
+
+/// What became of what strangers did.
+#[derive(Debug, Default)]
+pub(crate) struct AuditCounters {
+    /// Requests without a credible credential.
+    pub(crate) refused: AtomicU64,
+    /// Requests of somebody who may not.
+    pub(crate) denied: AtomicU64,
+    /// What is in no event.
+    pub(crate) unwritten: AtomicU64,
+}
+
+/// The audit of a node. Clones are the same one.
+#[derive(Clone, Debug)]
+pub(crate) struct Audit(Option<Arc<Kept>>, Arc<AuditCounters>);
+
+#[derive(Debug)]
+struct Kept {
+    engine: Engine,
+    strangers: mpsc::Sender<Value>,
+    bucket: Mutex<Bucket>,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    left: u32,
+    since: Instant,
+    /// How many were not written since one was.
+    more: u64,
+}
+
+impl Audit {
+    /// One that only counts.
+    pub(crate) fn off() -> Self {
+        Self(None, Arc::default())
+    }
+
+    /// One that is kept in this engine.
+    pub(crate) fn kept(engine: Engine) -> Self {
+        let (strangers, waiting) = mpsc::channel(WAITING);
+        let counters: Arc<AuditCounters> = Arc::default();
+        tokio::spawn(write_strangers(engine.clone(), waiting, counters.clone()));
+        let bucket = Mutex::new(Bucket { left: BURST, since: Instant::now(), more: 0 });
+        Self(Some(Arc::new(Kept { engine, strangers, bucket })), counters)
+    }
+
+    pub(crate) fn counters(&self) -> &AuditCounters {
+        &self.1
+    }
+
+    /// Something is about to be administered. Ready when that is on stable storage.
+    ///
+    /// # Errors
+    /// If it cannot be written down.
+    pub(crate) async fn action(
+        &self,
+        caller: &Caller,
+        rule: &Rule,
+        scope: &Scope<'_>,
+    ) -> Result<(), Problem> {
+        let Some(kept) = &self.0 else { return Ok(()) };
+        let event = json!({
+            "principal": caller.principal.name,
+            "address": caller.peer.ip().to_string(),
+            "call": rule.call,
+            "namespace": match scope {
+                Scope::Namespace(name) => Value::from(&**name),
+                _ => Value::Null,
+            },
+        });
+        match written(&kept.engine, "AdminAction", &event).await {
+            Ok(()) => Ok(()),
+            // It is the business of this node alone, and the audit is where the leader is: the node's own lines have to do.
+            Err(Unwritten::NotLeader(_)) if is_local(rule) => {
+                self.1.unwritten.fetch_add(1, Relaxed);
+                tracing::warn!(
+                    principal = caller.principal.name,
+                    call = rule.call,
+                    "administered on a node that does not lead"
+                );
+                Ok(())
+            }
+            Err(Unwritten::NotLeader(problem) | Unwritten::Other(problem)) => Err(problem),
+        }
+    }
+
+    /// Somebody asked without a credible credential.
+    pub(crate) fn refused(&self, address: std::net::IpAddr, reason: &str) {
+        self.1.refused.fetch_add(1, Relaxed);
+        self.stranger(|more| {
+            json!({"address": address.to_string(), "reason": reason, "more": more, "event": "AuthenticationRefused"})
+        });
+    }
+
+    /// Somebody asked for what he may not.
+    pub(crate) fn denied(&self, caller: &Caller, rule: &Rule) {
+        self.1.denied.fetch_add(1, Relaxed);
+        self.stranger(|more| {
+            json!({
+                "principal": caller.principal.name,
+                "address": caller.peer.ip().to_string(),
+                "call": rule.call,
+                "more": more,
+                "event": "PermissionDenied",
+            })
+        });
+    }
+
+    /// Writes it down, or counts it.
+    fn stranger(&self, event: impl FnOnce(u64) -> Value) {
+        let Some(kept) = &self.0 else { return };
+        let mut bucket = kept.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(more) = bucket.take(Instant::now()) else { return };
+        if kept.strangers.try_send(event(more)).is_err() {
+            bucket.more += more + 1;
+        }
+    }
+}
+
+impl Bucket {
+    /// How many were only counted since the last one, if there may be one more event now.
+    fn take(&mut self, now: Instant) -> Option<u64> {
+        let steps = now.saturating_duration_since(self.since).as_secs() / REFILL.as_secs();
+        let steps = u32::try_from(steps).unwrap_or(u32::MAX);
+        self.left = self.left.saturating_add(steps).min(BURST);
+        self.since = if self.left == BURST { now } else { self.since + REFILL * steps };
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                Some(std::mem::take(&mut self.more))
+            }
+            None => {
+                self.more += 1;
+                None
+            }
+        }
+    }
+}
+
+/// What concerns one node alone, whoever leads.
+fn is_local(rule: &Rule) -> bool {
+    matches!(rule.call, "Snapshot" | "Backup")
+}
+
+async fn write_strangers(engine: Engine, mut waiting: mpsc::Receiver<Value>, counters: Arc<AuditCounters>) {
+    while let Some(mut event) = waiting.recv().await {
+        let name = event.as_object_mut().and_then(|event| event.remove("event"));
+        let name = name.as_ref().and_then(Value::as_str).unwrap_or("AuthenticationRefused").to_owned();
+        if let Err(Unwritten::NotLeader(problem) | Unwritten::Other(problem)) =
+            written(&engine, &name, &event).await
+        {
+            counters.unwritten.fetch_add(1, Relaxed);
+            tracing::warn!("not in the audit: {name}: {problem}");
+        }
+    }
+}
+
+/// Why there is no event.
+enum Unwritten {
+    NotLeader(Problem),
+    Other(Problem),
+}
+
+/// Writes an event, in a namespace that is made when it is first needed.
+async fn written(engine: &Engine, event_type: &str, event: &Value) -> Result<(), Unwritten> {
+    let other = |why: &dyn std::fmt::Display| {
+        let message = format!("this cannot be written to the audit, and is not done without: {why}");
+        Unwritten::Other(Problem::new(ProblemKind::Unavailable, "NOT_AUDITED", message))
+    };
+    if engine.namespace(SYSTEM).is_none() {
+        let name = Name::new(SYSTEM).expect("the name of the system is a name");
+        let definition = Definition::new(name, NonZeroU16::MIN);
+        engine.define(definition).await.map_err(|error| match Problem::from(error) {
+            problem if problem.reason == "NOT_LEADER" => Unwritten::NotLeader(problem),
+            problem => other(&problem),
+        })?;
+    }
+    let mut key = [0; IdempotencyKey::BYTES];
+    SystemRandom::new().fill(&mut key).map_err(|_| other(&"the system gives no random numbers"))?;
+    let key = IdempotencyKey::new(key).map_err(|error| other(&error))?;
+    let payload = event.to_string();
+    let mut write = Write::new(WorkspaceId::new(WORKSPACE), WRITER, event_type);
+    write.payload = payload.as_bytes();
+    let options = WriteOptions { patience: PATIENCE };
+    match engine.write(SYSTEM, key, &write, options).await {
+        Ok(_) => Ok(()),
+        Err(WriteError::NotLeader(error)) => Err(Unwritten::NotLeader(error.into())),
+        Err(error) => Err(other(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_are_counted_when_they_are_many() {
+        let now = Instant::now();
+        let mut bucket = Bucket { left: BURST, since: now, more: 0 };
+        for _ in 0..BURST {
+            assert_eq!(bucket.take(now), Some(0));
+        }
+        for _ in 0..7 {
+            assert_eq!(bucket.take(now), None);
+        }
+        assert_eq!(bucket.take(now + REFILL), Some(7));
+        assert_eq!(bucket.take(now + REFILL), None);
+        assert_eq!(bucket.take(now + REFILL * 1000), Some(1));
+    }
+}

@@ -1,0 +1,123 @@
+//! TLS of the port that clients connect to: HTTP/2 and HTTP/1.1, and certificates of clients if an authority for them is named.
+//!
+//! Must not know: who may do what.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+
+use crate::access::reload::{Contents, Current};
+
+/// What clients can speak, the best first.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// Files that a server proves itself with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The chain of certificates, as PEM; that of the server first.
+    pub certificate: PathBuf,
+    /// The private key, as PEM.
+    pub key: PathBuf,
+    /// Authorities that certificates of clients have to be of; nobody is asked for one if it is empty.
+    pub client_ca: PathBuf,
+}
+
+/// Whether a client has to have a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientCertificates {
+    /// There is no other way to say who one is.
+    Required,
+    /// There are tokens as well.
+    Optional,
+}
+
+/// The algorithms: those of one library, the same everywhere.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// The set-up of TLS, made anew when its files change.
+///
+/// # Errors
+/// If the files are not what they should be.
+pub(crate) fn current(
+    files: &TlsFiles,
+    clients: ClientCertificates,
+) -> Result<Current<Arc<ServerConfig>>, String> {
+    let mut paths = vec![files.certificate.clone(), files.key.clone()];
+    if !files.client_ca.as_os_str().is_empty() {
+        paths.push(files.client_ca.clone());
+    }
+    Current::new("certificates", paths, move |contents| made(contents, clients))
+}
+
+fn made(contents: &Contents, clients: ClientCertificates) -> Result<Arc<ServerConfig>, String> {
+    let chain = certificates(&contents[0])?;
+    // What stands in a file of keys is never repeated.
+    let key = PrivateKeyDer::from_pem_slice(&contents[1])
+        .map_err(|_| "there is no private key in it".to_owned())?;
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let builder = match contents.get(2) {
+        None => builder.with_no_client_auth(),
+        Some(authorities) => {
+            let mut roots = RootCertStore::empty();
+            for authority in certificates(authorities)? {
+                roots.add(authority).map_err(|error| format!("an authority is none: {error}"))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+            let verifier = match clients {
+                ClientCertificates::Required => verifier,
+                ClientCertificates::Optional => verifier.allow_unauthenticated(),
+            };
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| error.to_string())?)
+        }
+    };
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| format!("certificate and key do not belong together: {error}"))?;
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    Ok(Arc::new(config))
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match all {
+        Ok(all) if !all.is_empty() => Ok(all),
+        _ => Err("there is no certificate in it".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(name: &str) -> (Vec<u8>, Vec<u8>) {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        (made.cert.pem().into_bytes(), made.signing_key.serialize_pem().into_bytes())
+    }
+
+    #[test]
+    fn certificate_and_key_belong_together() {
+        let (one, its_key) = pair("one.example");
+        let (_, other_key) = pair("two.example");
+        let make = |contents: &[&[u8]]| {
+            let contents = contents.iter().map(|part| part.to_vec()).collect();
+            made(&contents, ClientCertificates::Required).map(|config| config.alpn_protocols.len())
+        };
+        assert_eq!(make(&[&one, &its_key]), Ok(2));
+        assert_eq!(make(&[&one, &its_key, &one]), Ok(2));
+        assert!(make(&[&one, &other_key]).unwrap_err().contains("do not belong together"));
+        for wrong in [[&b""[..], &its_key], [&one, b""], [&its_key, &its_key], [&one, &one]] {
+            let told = make(&wrong).unwrap_err();
+            assert!(!told.contains("PRIVATE"), "{told}");
+        }
+        assert!(make(&[&one, &its_key, b"nothing"]).is_err());
+    }
+}

@@ -1,0 +1,207 @@
+//! Who is not believed: no token, an old one, a forged one, one for somebody else; a certificate of nobody, or of yesterday.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gapless_api::v1;
+use prost::Message;
+use tonic::Code;
+
+use crate::support::{Neighbour, Secured, program, says, until};
+use crate::wire::{framed, grpc, http1, request, tls};
+
+const LIST: &str = "/gapless.v1.Admin/ListNamespaces";
+
+fn part(json: &str) -> String {
+    URL_SAFE_NO_PAD.encode(json)
+}
+
+/// Tokens that nobody should believe, each with the reason.
+fn unbelievable(server: &Secured) -> Vec<(&'static str, String, &'static str)> {
+    let good = server.operator();
+    let parts: Vec<&str> = good.split('.').collect();
+    let claims = parts[1];
+    let jwk: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(server.path("token-keys.json")).unwrap()).unwrap();
+    let public = URL_SAFE_NO_PAD.decode(jwk["keys"][0]["x"].as_str().unwrap()).unwrap();
+    let signed = |header: &str, secret: &[u8]| {
+        let message = format!("{}.{claims}", part(header));
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret);
+        format!("{message}.{}", URL_SAFE_NO_PAD.encode(ring::hmac::sign(&key, message.as_bytes())))
+    };
+    let other = tempfile::tempdir().unwrap();
+    crate::support::keygen(other.path(), "one", "EdDSA");
+    crate::support::keygen(other.path(), "two", "EdDSA");
+    let elsewhere = |key: &str| {
+        let mut command = program();
+        command.args(["token", "issue", "--subject", "x", "--namespaces", "*", "--actions", "admin"]);
+        says(command.args(["--expires", "1h", "--key"]).arg(other.path().join(format!("{key}.jwk"))))
+    };
+    let mut forged = good.clone().into_bytes();
+    let last = forged.len() - 10;
+    forged[last] = if forged[last] == b'A' { b'B' } else { b'A' };
+    vec![
+        ("alg none", format!("{}.{claims}.", part(r#"{"alg":"none","kid":"one"}"#)), "TOKEN_MALFORMED"),
+        ("alg None", format!("{}.{claims}.", part(r#"{"alg":"None","kid":"one"}"#)), "TOKEN_MALFORMED"),
+        ("the public key as a secret", signed(r#"{"alg":"HS256","kid":"one"}"#, &public), "TOKEN_ALGORITHM"),
+        (
+            "the algorithm of another key",
+            signed(r#"{"alg":"EdDSA","kid":"shared"}"#, &public),
+            "TOKEN_ALGORITHM",
+        ),
+        ("a guessed secret", signed(r#"{"alg":"HS256","kid":"shared"}"#, b"secret"), "TOKEN_SIGNATURE"),
+        ("no key id", signed(r#"{"alg":"HS256"}"#, b"secret"), "TOKEN_MALFORMED"),
+        (
+            "a path as a key id",
+            signed(r#"{"alg":"HS256","kid":"../../one.jwk"}"#, b"secret"),
+            "TOKEN_KEY_UNKNOWN",
+        ),
+        ("a key that nobody knows", elsewhere("two"), "TOKEN_KEY_UNKNOWN"),
+        ("a key of the same name", elsewhere("one"), "TOKEN_SIGNATURE"),
+        ("a forged signature", String::from_utf8(forged).unwrap(), "TOKEN_SIGNATURE"),
+        ("no signature", format!("{}.{claims}.", parts[0]), "TOKEN_SIGNATURE"),
+        ("for somebody else", server.token_of("one", "other", "x", "*", "admin", "1h"), "TOKEN_AUDIENCE"),
+        ("two parts", format!("{}.{claims}", parts[0]), "TOKEN_MALFORMED"),
+        ("nothing", String::new(), "TOKEN_MALFORMED"),
+        ("too long", "a".repeat(5000), "TOKEN_MALFORMED"),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_token_and_no_other_but_a_good_one_is_believed() {
+    let server = Secured::start();
+    let neighbour = Neighbour::at(&server);
+    let state = server.state();
+    let message = framed(&v1::ListNamespacesRequest::default().encode_to_vec());
+    let mut wrong = Vec::new();
+    for (what, token, reason) in unbelievable(&server) {
+        let bearer = format!("Bearer {}", token.trim());
+        let headers = [("authorization", bearer.as_str())];
+        let answer = grpc(&server, None, LIST, &headers, message.clone()).await.unwrap();
+        if (answer.code, answer.reason.as_str()) != (Code::Unauthenticated, reason) {
+            wrong.push(format!("{what}: {answer:?}"));
+        }
+        let answer = http1(&server, &request("GET", "/v1/namespaces", &headers, b"")).await;
+        if (answer.status, answer.reason.as_str()) != (401, reason) {
+            wrong.push(format!("{what}: {answer:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // Whoever says nothing learns nothing, whatever he asks for.
+    for path in
+        ["/v1/namespaces", "/v1/namespaces/shop", "/metrics", "/openapi.json", "/nowhere", "/v1/cluster"]
+    {
+        let answer = http1(&server, &request("GET", path, &[], b"")).await;
+        assert_eq!((answer.status, answer.reason.as_str()), (401, "NO_CREDENTIALS"), "{path}");
+        assert!(answer.headers.contains(&("www-authenticate".to_owned(), "Bearer".to_owned())), "{path}");
+        assert!(!answer.body.contains("shop"), "{path}");
+    }
+    for path in [
+        "/gapless.v1.Ledger/Write",
+        "/gapless.v1.Nothing/At",
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    ] {
+        let answer = grpc(&server, None, path, &[], message.clone()).await.unwrap();
+        assert_eq!(
+            (answer.code, answer.reason.as_str()),
+            (Code::Unauthenticated, "NO_CREDENTIALS"),
+            "{path}"
+        );
+    }
+    let basic = [("authorization", "Basic b3BlcmF0b3I6c2VjcmV0")];
+    let answer = http1(&server, &request("GET", "/v1/namespaces", &basic, b"")).await;
+    assert_eq!((answer.status, answer.reason.as_str()), (401, "SCHEME_UNKNOWN"));
+    for path in ["/healthz", "/readyz", "/"] {
+        assert_eq!(http1(&server, &request("GET", path, &[], b"")).await.status, 200, "{path}");
+    }
+    assert_eq!(
+        grpc(&server, None, "/grpc.health.v1.Health/Check", &[], framed(b"")).await.unwrap().code,
+        Code::Ok
+    );
+    assert_eq!(server.state(), state, "nothing changed");
+    assert!(server.metric("gapless_authentications_refused_total") >= 30);
+    neighbour.leave();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_expires_ends_what_was_begun_with_it() {
+    let server = Secured::start();
+    let token = server.token_of("one", "gapless", "short", "shop", "read,write", "3s");
+    server.says(&token, &["write", "shop/1", "ItemSold"]);
+    // A reader that follows is told when it is over, and does not hang on.
+    let said = server.refuses(&token, &["read", "shop/1", "--follow", "--timeout", "1s"]);
+    assert!(said.contains("expired"), "{said}");
+    let said = server.refuses(&token, &["write", "shop/1", "ItemSold", "--timeout", "1s"]);
+    assert!(said.contains("expired") && said.contains("next: say who you are"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn actions_and_namespaces_of_a_token_are_all_that_it_allows() {
+    let server = Secured::start();
+    let reader = server.token("reader", "sh*", "read");
+    let writer = server.token_of("shared", "gapless", "writer", "shop", "write", "1h");
+    server.says(&writer, &["write", "shop/1", "ItemSold"]);
+    assert!(server.says(&reader, &["read", "shop/1", "-o", "json"]).contains("ItemSold"));
+    for (token, arguments) in [
+        (&reader, &["write", "shop/1", "ItemSold"][..]),
+        (&writer, &["read", "shop/1"]),
+        (&writer, &["write", "well/1", "ItemSold"]),
+        (&reader, &["namespace", "drop", "shop", "--yes"]),
+        (&reader, &["read", "_system/1"]),
+    ] {
+        let said = server.refuses(token, arguments);
+        assert!(said.contains("needs the right to"), "{arguments:?}: {said}");
+    }
+}
+
+/// A certificate that was good until yesterday, by the authority of the server.
+fn expired_certificate(server: &Secured) {
+    let issuer =
+        rcgen::KeyPair::from_pem(&std::fs::read_to_string(server.path("tls/ca.key")).unwrap()).unwrap();
+    let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    authority.distinguished_name.remove(rcgen::DnType::CommonName);
+    authority.distinguished_name.push(rcgen::DnType::CommonName, "Gapless private authority");
+    let issuer = rcgen::Issuer::new(authority, issuer);
+    let mut params = rcgen::CertificateParams::new(vec!["till-1".to_owned()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    std::fs::write(server.path("tls/old.pem"), certificate.pem()).unwrap();
+    std::fs::write(server.path("tls/old.key"), key.serialize_pem()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_prove_those_they_name_and_nobody_else() {
+    let server = Secured::start();
+    let message = framed(&v1::GetNamespaceRequest { namespace: "shop".to_owned() }.encode_to_vec());
+    let get = "/gapless.v1.Admin/GetNamespace";
+    let till = grpc(&server, Some("tls/till-1"), get, &[], message.clone()).await.unwrap();
+    assert_eq!(till.code, Code::Ok, "{till:?}");
+    let well = framed(&v1::GetNamespaceRequest { namespace: "well".to_owned() }.encode_to_vec());
+    assert_eq!(grpc(&server, Some("tls/till-1"), get, &[], well).await.unwrap().code, Code::PermissionDenied);
+    // Of the authority, but nobody that the server knows.
+    let stranger = grpc(&server, Some("tls/stranger"), get, &[], message.clone()).await.unwrap();
+    assert_eq!((stranger.code, stranger.reason.as_str()), (Code::Unauthenticated, "NO_CREDENTIALS"));
+    // A bad token is not made up for by a good certificate.
+    let headers = [("authorization", "Bearer a.b.c")];
+    let both = grpc(&server, Some("tls/till-1"), get, &headers, message.clone()).await.unwrap();
+    assert_eq!((both.code, both.reason.as_str()), (Code::Unauthenticated, "TOKEN_MALFORMED"));
+    // Of yesterday, or of another authority: there is no connection at all.
+    expired_certificate(&server);
+    assert!(grpc(&server, Some("tls/old"), get, &[], message.clone()).await.is_err());
+    says(program().args(["tls", "init"]).arg(server.path("others")));
+    says(program().args(["tls", "issue"]).arg(server.path("others")).arg("till-1"));
+    assert!(grpc(&server, Some("others/till-1"), get, &[], message.clone()).await.is_err());
+    until("refused handshakes are counted", || server.metric("gapless_tls_handshakes_failed_total") >= 2);
+    // The server is called by its name, or not at all.
+    assert!(tls(&server, "example.com", None, b"h2").await.is_err());
+    let mut command = program();
+    command.env("GAPLESS_SERVER", &server.address).env("GAPLESS_CA", server.path("others/ca.pem"));
+    let output = command.args(["namespace", "list", "--timeout", "1s"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let mut command = program();
+    command.args(["read", "shop/1", "--server", &server.address, "--ca"]).arg(server.path("tls/ca.pem"));
+    command.arg("--cert").arg(server.path("tls/till-1.pem"));
+    says(command.arg("--key-file").arg(server.path("tls/till-1.key")));
+}

@@ -1,0 +1,205 @@
+//! Too much, too slow, or nothing at all: connections that are silent, dribble, pile up, or break off what they began.
+
+use std::time::Duration;
+
+use axum::http::Request;
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use crate::support::{LONG, Neighbour, Secured, until};
+use crate::wire::{framed, grpc, http2, parsed, tcp, tls};
+
+/// Reads until the other side closes.
+async fn closed(mut stream: impl tokio::io::AsyncRead + Unpin, what: &str) -> Vec<u8> {
+    let mut said = Vec::new();
+    let ended = timeout(LONG, stream.read_to_end(&mut said)).await;
+    // Cut off or closed in order: either way it is over.
+    let _ = ended.unwrap_or_else(|_| panic!("{what}: still open"));
+    said
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_and_dribbling_connections_are_closed() {
+    let server = Secured::start();
+    let neighbour = Neighbour::at(&server);
+    let memory = server.memory();
+    // Before TLS: nothing, the beginning of a greeting, and something else entirely.
+    for said in [&b""[..], b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"] {
+        let mut stream = tcp(&server).await;
+        stream.write_all(said).await.unwrap();
+        closed(stream, "no handshake").await;
+    }
+    // After it: nothing, headers without an end, one byte after the other.
+    for said in ["", "GET /healthz HTTP/1.1\r\nhost: localhost\r\n", "PRI * HTTP/2.0\r\n"] {
+        let mut stream = tls(&server, "localhost", None, b"http/1.1").await.unwrap();
+        stream.write_all(said.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        closed(stream, said).await;
+    }
+    let (reading, mut writing) =
+        tokio::io::split(tls(&server, "localhost", None, b"http/1.1").await.unwrap());
+    let dribble = tokio::spawn(async move {
+        loop {
+            if writing.write_all(b"x").await.is_err() || writing.flush().await.is_err() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    closed(reading, "one byte after the other").await;
+    dribble.abort();
+    until("they are counted", || server.metric("gapless_connections_silent_total") >= 1);
+    server.memory_is_as_before(memory, "silence");
+    neighbour.leave();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_that_do_not_come_are_not_waited_for() {
+    let server = Secured::start_with(&[("GAPLESS_SERVER__PATIENCE", "500ms")]);
+    let token = format!("Bearer {}", server.operator());
+    let mut stream = tls(&server, "localhost", None, b"http/1.1").await.unwrap();
+    let head = format!(
+        "POST /v1/namespaces/shop/workspaces/1/events HTTP/1.1\r\nhost: localhost\r\nidempotency-key: slow\r\n\
+         authorization: {token}\r\ncontent-length: 100\r\nconnection: close\r\n\r\n{{"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let answer = parsed(&String::from_utf8_lossy(&closed(stream, "a body without an end").await));
+    assert_eq!((answer.status, answer.reason.as_str()), (504, "REQUEST_TOO_SLOW"));
+    let mut sender = http2(&server, None).await.unwrap().ready().await.unwrap();
+    let request = Request::post(format!("https://{}/gapless.v1.Ledger/Write", server.address))
+        .header("content-type", "application/grpc")
+        .header("authorization", &token)
+        .body(())
+        .unwrap();
+    let (response, mut body) = sender.send_request(request, false).unwrap();
+    body.send_data(Bytes::from_static(&[0, 0, 0]), false).unwrap();
+    let response = timeout(LONG, response).await.unwrap().unwrap();
+    assert_eq!(response.headers().get("grpc-status").unwrap(), "4", "{response:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_address_has_so_many_connections_and_idle_ones_are_closed() {
+    let settings = [
+        ("GAPLESS_SERVER__CONNECTIONS_PER_ADDRESS", "24"),
+        ("GAPLESS_SERVER__IDLE_TIMEOUT", "1s"),
+        ("GAPLESS_SERVER__HEADER_TIMEOUT", "20s"),
+    ];
+    let server = Secured::start_with(&settings);
+    let neighbour = Neighbour::at(&server);
+    let before = server.metric("gapless_connections_crowded_total");
+    assert_eq!(before, 0);
+    let mut held = Vec::new();
+    for _ in 0..64 {
+        held.push(tcp(&server).await);
+    }
+    let mut refused = 0;
+    for stream in &mut held {
+        let mut byte = [0];
+        // Those that were let in hear nothing; the others are closed at once.
+        if timeout(Duration::from_millis(100), stream.read(&mut byte)).await.is_ok() {
+            refused += 1;
+        }
+    }
+    assert!(refused >= 64 - 24, "{refused}");
+    drop(held);
+    until("they are counted", || server.metric("gapless_connections_crowded_total") >= 40);
+    // A connection that has been asked for nothing for a while is ended, by HTTP/2's own words.
+    let stream = tls(&server, "localhost", None, b"h2").await.unwrap();
+    let (_sender, connection) = h2::client::handshake(stream).await.unwrap();
+    timeout(LONG, connection).await.unwrap().ok();
+    neighbour.leave();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_beyond_the_limit_are_refused_and_others_are_served() {
+    let server = Secured::start_with(&[("GAPLESS_SERVER__CALLS", "32")]);
+    let neighbour = Neighbour::at(&server);
+    let memory = server.memory();
+    let token = format!("Bearer {}", server.token("greedy", "shop", "read,write"));
+    let mut sender = http2(&server, None).await.unwrap();
+    let (mut open, mut refused) = (Vec::new(), 0);
+    for _ in 0..200 {
+        sender = timeout(LONG, sender.ready()).await.unwrap().unwrap();
+        let request = Request::post(format!("https://{}/gapless.v1.Ledger/WriteStream", server.address))
+            .header("content-type", "application/grpc")
+            .header("authorization", &token)
+            .body(())
+            .unwrap();
+        let (response, body) = sender.send_request(request, false).unwrap();
+        let response = timeout(LONG, response).await.unwrap().unwrap();
+        match response.headers().get("grpc-status") {
+            Some(status) => {
+                assert_eq!(status, "8", "{response:?}");
+                refused += 1;
+            }
+            None => open.push((response, body)),
+        }
+    }
+    assert_eq!((open.len(), refused), (16, 184), "one client has half of all places");
+    server.memory_is_as_before(memory, "streams");
+    neighbour.leave();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_breaks_off_one_call_after_the_other_is_cut_off() {
+    let server = Secured::start();
+    let neighbour = Neighbour::at(&server);
+    let (memory, state) = (server.memory(), server.state());
+    let token = format!("Bearer {}", server.token("fickle", "shop", "read,write"));
+    let mut cut_off = false;
+    let mut sender = http2(&server, None).await.unwrap();
+    for _ in 0..50_000 {
+        let Ok(Ok(ready)) = timeout(LONG, sender.ready()).await else {
+            cut_off = true;
+            break;
+        };
+        sender = ready;
+        let request = Request::post(format!("https://{}/gapless.v1.Ledger/Write", server.address))
+            .header("content-type", "application/grpc")
+            .header("authorization", &token)
+            .body(())
+            .unwrap();
+        let Ok((response, mut body)) = sender.send_request(request, false) else {
+            cut_off = true;
+            break;
+        };
+        body.send_reset(h2::Reason::CANCEL);
+        drop(response);
+    }
+    assert!(cut_off, "fifty thousand calls were begun and broken off");
+    server.memory_is_as_before(memory, "resets");
+    assert_eq!(server.state(), state);
+    // He may come again, and behave.
+    let headers = [("authorization", token.as_str())];
+    let answer = grpc(&server, None, "/gapless.v1.Ledger/Write", &headers, framed(b"")).await.unwrap();
+    assert_eq!(answer.code, tonic::Code::PermissionDenied);
+    neighbour.leave();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_who_only_look_whether_it_serves_take_no_room_from_others() {
+    let server = Secured::start_with(&[("GAPLESS_SERVER__CALLS", "32")]);
+    let neighbour = Neighbour::at(&server);
+    let mut sender = http2(&server, None).await.unwrap();
+    let (mut open, mut refused) = (Vec::new(), 0);
+    for _ in 0..100 {
+        sender = timeout(LONG, sender.ready()).await.unwrap().unwrap();
+        let request = Request::post(format!("https://{}/grpc.health.v1.Health/Watch", server.address))
+            .header("content-type", "application/grpc")
+            .body(())
+            .unwrap();
+        let (response, mut body) = sender.send_request(request, false).unwrap();
+        body.send_data(framed(b""), true).unwrap();
+        let response = timeout(LONG, response).await.unwrap().unwrap();
+        match response.headers().get("grpc-status") {
+            Some(status) => {
+                assert_eq!(status, "8", "{response:?}");
+                refused += 1;
+            }
+            None => open.push(response),
+        }
+    }
+    assert_eq!((open.len(), refused), (32, 68), "half of the lobby is one stranger's");
+    neighbour.leave();
+}

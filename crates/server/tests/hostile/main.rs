@@ -1,0 +1,15 @@
+//! The real binary as it would stand on a network, and everything that is sent to such a server by those who mean it harm: what comes
+//! back, what has not changed, how much memory it took, and how a client beside them fared.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod access;
+mod audit;
+mod floods;
+pub mod fuzzing;
+mod listening;
+mod reload;
+mod secrets;
+mod support;
+mod table;
+mod ten_commands;
+mod wire;

@@ -1,0 +1,8 @@
+//! Fuzzes page tokens; what must hold is in `../harness/api.rs`.
+
+#![no_main]
+
+#[path = "../harness/api.rs"]
+mod api;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| api::page_token_of(data));
