@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::access::gate::{Gate, allows, caller};
 use crate::access::rules::{Scope, WORK};
-use crate::call::{Sent, patience, sent, unread, until_over};
+use crate::call::{Sent, patience, sent, unread, until_over, until_void};
 use crate::server::Limits;
 
 /// The service Projections.
