@@ -1,4 +1,4 @@
-//! Every call of the service Admin, as an engine answers it. A backup is not there yet, and says so.
+//! Every call of the service Admin, as an engine answers it.
 //!
 //! Must not know: sockets, who asks.
 
@@ -187,15 +187,6 @@ impl AdminCalls {
             cached_bytes: counted.cached_bytes,
             connections: self.connections.load(Ordering::Relaxed),
         }
-    }
-
-    /// A copy of a running server.
-    ///
-    /// # Errors
-    /// Always: it is not possible yet.
-    pub fn backup(&self, _: &v1::BackupRequest) -> Result<v1::BackupResponse, Problem> {
-        let why = "stop the server and copy its directory instead";
-        Err(Self::not_yet("a backup of a running server", why))
     }
 
     /// What this server cannot do, and why.

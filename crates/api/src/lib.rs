@@ -12,6 +12,7 @@
 //! Must not know: sockets, users, how the engine keeps its promises.
 
 pub mod admin;
+mod backup;
 mod barrier;
 pub mod check;
 pub mod definition;
@@ -36,6 +37,7 @@ pub mod write;
 mod write_stream;
 
 pub use admin::AdminCalls;
+pub use backup::{BackupAnswers, backup_made};
 pub use ledger::LedgerCalls;
 pub use nodes::OtherNodes;
 pub use problem::{Problem, ProblemKind, Violation};

@@ -237,6 +237,17 @@ admin_calls! {
     transfer_leader(v1::TransferLeaderRequest) -> v1::TransferLeaderResponse;
 }
 
+impl Client {
+    /// Backs a server up into a directory of its machine: how far it is, and in the last answer what was made.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub async fn backup(&self, request: v1::BackupRequest) -> Result<Stream<v1::BackupResponse>, Error> {
+        let ask = |client: Self, request| async move { client.admin().backup(request).await };
+        Ok(whole(self.stream(request, ask).await?, Some))
+    }
+}
+
 impl Ledger for Client {
     async fn write(&self, request: v1::WriteRequest) -> Result<v1::WriteSuccess, Error> {
         let request = with_key(request);

@@ -58,6 +58,7 @@ mod format;
 #[doc(hidden)]
 pub mod fuzzing;
 mod identity;
+mod inspecting;
 pub mod limits;
 mod machine;
 mod members;
@@ -68,6 +69,7 @@ mod open;
 mod probation;
 mod proposal;
 mod raft;
+mod refounding;
 mod replicator;
 mod settings;
 mod storage;
@@ -78,10 +80,12 @@ pub use error::{
     ChangeError, EntriesError, InstallError, OpenError, ReadPointError, SnapshotError, Stopped, TransferError,
 };
 pub use identity::{ClusterId, Identity, NodeId, Term};
+pub use inspecting::{Inspected, inspect_directory};
 pub use machine::{Committed, CommittedBody, Machine, MachineFault, SnapshotBody, SnapshotSource};
 pub use members::{Members, MembersError};
 pub use node::Node;
 pub use open::{Config, Start};
 pub use proposal::{Leader, ProposalTicket, Refusal};
+pub use refounding::Refounding;
 pub use replicator::{Leadership, Progress, Replicator, Statistics};
 pub use settings::Settings;

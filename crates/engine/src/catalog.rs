@@ -209,6 +209,14 @@ impl Catalog {
         })
     }
 
+    /// All domains of all projections.
+    pub(crate) fn domains(&self) -> impl Iterator<Item = Domain> {
+        self.namespaces.values().flat_map(|namespace| {
+            let domains = |(name, projection)| namespace.domains_of(name, projection);
+            namespace.projections.iter().flat_map(domains)
+        })
+    }
+
     /// All partitions of all of them.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = PartitionId> {
         self.namespaces.values().flat_map(Namespace::partitions)

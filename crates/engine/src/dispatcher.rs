@@ -183,6 +183,7 @@ impl Machine for Dispatcher {
     fn dispatch(&self, entry: Committed) {
         let node = &self.0;
         let index = entry.index;
+        let _between = node.between_entries.lock().unwrap_or_else(PoisonError::into_inner);
         node.announce(index);
         let mut core = node.core();
         let mut time = LogTime::ZERO;

@@ -285,6 +285,11 @@ impl Engine {
         close_partitions(node).await;
     }
 
+    /// The directory of this node.
+    pub fn dir(&self) -> &std::path::Path {
+        self.0.node.catalog_file.dir()
+    }
+
     /// The cluster that this node belongs to.
     pub fn cluster(&self) -> ClusterId {
         self.0.node.cluster

@@ -184,6 +184,9 @@ pub enum OpenError {
         /// What was asked for.
         given: ClusterId,
     },
+    /// A restore into the directory was not finished.
+    #[error("a restore into {0} was not finished: run it again")]
+    Unfinished(std::path::PathBuf),
     /// The configuration contradicts itself.
     #[error("configuration: {0}")]
     Configuration(String),

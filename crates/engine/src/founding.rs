@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::catalog::{CatalogFile, StoredCatalog};
 use crate::engine::Config;
 use crate::error::OpenError;
+use crate::restore;
 use crate::workers::Workers;
 
 /// What is on disk. A node without a past gets its cluster, which is durable when this returns.
@@ -18,6 +19,14 @@ pub(crate) async fn read_or_found(
     config: &Config,
     workers: &Workers,
 ) -> Result<(StoredCatalog, ClusterId), OpenError> {
+    let unfinished = {
+        let (io, dir) = (config.io.clone(), config.dir.clone());
+        workers.run(move || restore::is_unfinished(&*io, &dir)).await
+    };
+    let failed = |source| OpenError::Io { action: "list", path: config.dir.clone(), source };
+    if unfinished.map_err(failed)? {
+        return Err(OpenError::Unfinished(config.dir.clone()));
+    }
     let file = CatalogFile::new(config.io.clone(), &config.dir);
     let mut stored = {
         let file = file.clone();

@@ -17,6 +17,7 @@
 pub mod acknowledgements;
 mod acks;
 pub mod admission;
+mod backup;
 mod barriers;
 mod catalog;
 mod counters;
@@ -44,17 +45,21 @@ mod ranges;
 mod reads;
 pub mod recall;
 mod removal;
+mod repair;
 mod reports;
+mod restore;
 pub mod retention;
 mod slot;
 mod snapshot;
 mod statistics;
 mod subscription;
+pub mod verify;
 pub mod watermarks;
 mod worker;
 mod workers;
 mod write;
 
+pub use backup::{BackupError, BackupOptions, BackupProgress, BackupReport, OnBackupProgress, RestoreError};
 pub use barriers::Target;
 pub use catalog::{Catalog, CatalogCommand, CatalogFileError, Namespace, Projection};
 pub use counters::{Rejected, WriteStatistics};
@@ -71,7 +76,9 @@ pub use projections::{
     DomainReport, DomainState, Freshness, LeaseRequest, Leased, ProjectionError, ProjectionReport,
 };
 pub use reads::{Consistency, ReadOptions};
+pub use repair::{RepairError, RepairOptions, RepairReport, Repaired, repair_node};
 pub use reports::{NoPeers, Peers, Report};
+pub use restore::{RestoreOptions, RestorePoint, RestoreProgress, RestoreReport, restore};
 pub use slot::{Applied, PartitionState, QueueLimits};
 pub use statistics::Statistics;
 pub use subscription::{Follow, Followed, Subscription};

@@ -1,6 +1,6 @@
 //! What the tasks of a node share: the slots of its partitions, and what is known of the log.
 //!
-//! Locks are taken in this order and held for moments: domains, core, slots, queues. No lock is held while somebody is waited for.
+//! Locks are taken in this order and held for moments: between entries, domains, core, slots, queues. No lock is held while somebody is waited for.
 //!
 //! Must not know: what the engine offers to whoever uses it.
 
@@ -54,6 +54,8 @@ pub(crate) struct Node {
     pub(crate) durable: watch::Sender<Durable>,
     pub(crate) slots: RwLock<BTreeMap<PartitionId, Arc<Slot>>>,
     core: Mutex<Core>,
+    /// Held while an entry is dispatched: whoever holds it sees all queues behind the same entry.
+    pub(crate) between_entries: Mutex<()>,
     pub(crate) recall: Recall,
     pub(crate) admission: Admission,
     pub(crate) acks: Acks,
@@ -207,6 +209,7 @@ impl Node {
             catalog: watch::Sender::new(durable.catalog.clone()),
             dispatched: watch::Sender::new(covered),
             core: Mutex::new(Core::new(&durable)),
+            between_entries: Mutex::default(),
             durable: watch::Sender::new(durable),
             slots: RwLock::default(),
             recall: Recall::new(config.recall),

@@ -57,6 +57,8 @@ pub use rows::record::RecordRow;
 pub use schema::{Kind, RECORD_ID, Schema, Sequence, WORKSPACE_OFFSET};
 pub use stored::StoredOutcome;
 pub use trust::{Entry, SequenceViolation};
-pub use verify::{Difference, Phase, Place, Scratch, StoreCheck, Verified, VerifyError, verify};
+pub use verify::{
+    Difference, Phase, Place, Scratch, StoreCheck, Untouched, Verified, VerifyError, read_store, verify,
+};
 pub use view::{Entity, SequenceState, StoredRecord, View, Workspace};
 pub use write::{Condition, NewId, Operation, Value, Violation, Write};

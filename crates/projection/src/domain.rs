@@ -44,7 +44,7 @@ use crate::settings::Settings;
 use header::Header;
 use window::Window;
 
-pub use persistence::{Definition, Image, Installing};
+pub use persistence::{Definition, Image, Installing, read_domain};
 pub use sight::Sight;
 pub use status::{Blocking, OpenSlot, Stage, Status};
 

@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 
 use crate::access::gate::{Gate, caller};
 use crate::access::{Action, Caller};
-use crate::call::patience;
+use crate::call::{Sent, patience, sent};
 use crate::rate::Rates;
 use crate::server::Limits;
 
@@ -119,12 +119,14 @@ impl Admin for AdminService {
         Ok(Response::new(calls.snapshot(request.get_ref()).await?))
     }
 
+    type BackupStream = Sent<v1::BackupResponse>;
+
     async fn backup(
         &self,
         request: Request<v1::BackupRequest>,
-    ) -> Result<Response<v1::BackupResponse>, Status> {
+    ) -> Result<Response<Self::BackupStream>, Status> {
         let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
-        Ok(Response::new(calls.backup(request.get_ref())?))
+        Ok(Response::new(sent(calls.backup(request.get_ref())?)))
     }
 
     async fn cluster_status(

@@ -3,6 +3,7 @@
 //! Must not know: what the commands do.
 
 mod access;
+mod backup;
 mod bench;
 mod client;
 mod node;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::access::{IssueArguments, TlsCommand, TokenCommand};
+pub(crate) use self::backup::{BackupArguments, RepairArguments, RestoreArguments};
 pub(crate) use self::bench::{BenchCommand, LoadArguments};
 pub(crate) use self::client::{
     ClusterCommand, Connection, EntityCommand, NamespaceCommand, PartitionsArguments, ProofArguments,
@@ -35,7 +37,8 @@ Examples:
   gapless write demo/1 ItemSold '{\"amount\":3}' --number invoice
   gapless read demo/1 --follow                        what happened, then what happens
   gapless serve --data DIR --listen 127.0.0.1:7400    a node
-  gapless verify DIR                                  computes a whole partition anew and names what differs
+  gapless backup /backup/shop                         everything, while the server goes on
+  gapless verify DIR                                  a node, backups or a partition: names what is damaged
 
 Exit codes: 0 done, 1 refused or failed (the reason is on stderr), 2 wrong usage.";
 
@@ -116,7 +119,16 @@ pub(crate) enum Command {
         /// Directory of the ledger
         ledger: PathBuf,
     },
-    /// Computes a whole partition anew from its log, and names the first outcome that differs
+    /// Backs a server up into a directory of its machine, while it serves
+    #[command(long_about = backup::BACKUP_ABOUT, after_help = backup::BACKUP_EXAMPLES)]
+    Backup(BackupArguments),
+    /// Makes a directory that a node can open out of a backup
+    #[command(long_about = backup::RESTORE_ABOUT, after_help = backup::RESTORE_EXAMPLES)]
+    Restore(RestoreArguments),
+    /// Repairs a node that nobody serves, out of its logs and a backup
+    #[command(long_about = backup::REPAIR_ABOUT, after_help = backup::REPAIR_EXAMPLES)]
+    Repair(RepairArguments),
+    /// Verifies a node, a directory of backups or one partition: every checksum, every number, every row
     #[command(long_about = VERIFY_PARTITION_ABOUT, after_help = VERIFY_PARTITION_EXAMPLES)]
     Verify(VerifyArguments),
     /// Looks at the files of a log: for operators, and for people who want to know
@@ -138,25 +150,39 @@ pub(crate) enum Command {
 }
 
 const VERIFY_PARTITION_ABOUT: &str = "\
-Reads the log of a partition from its start and computes everything anew: every number that was
-given, every leaf and every subtree of the trees that proofs are made of, every row of the store.
-Whatever differs is named with the outcome it is of, and what to do about it.
+DIR is the directory of a node, a directory of backups, or the directory of one partition.
 
-The partition must not be open. Nothing of it changes; what is computed lies in a scratch directory
-that is about as large as the store of the partition, and is removed at the end.
+Of a node: catalog, control file, every entry of the replicated log, every frame of every partition
+log, every row of every store; and of each partition everything is computed anew from its log: every
+number that was given, every leaf and every subtree of the trees that proofs are made of, the window
+of idempotency keys, every row of the store. Partitions with a log of more than 256 MiB are computed
+anew only with --full; their checksums are checked in any case. Of projections every row is read.
 
-Exits with 0 if everything is as it should be, with 1 otherwise.";
+Of backups: every manifest, and every checksum of every file that one of them names.
+
+Whatever is wrong is named with its file and place, what it means, and the command that helps.
+
+Nobody may have the directory open. Nothing of it changes; what is computed lies in a scratch
+directory that is about as large as the store of the largest partition, and is removed at the end.
+
+Exits with 0 if nothing is damaged, with 1 otherwise. What a crash may leave behind is no damage.";
 
 const VERIFY_PARTITION_EXAMPLES: &str = "\
 Examples:
+  gapless verify /var/lib/gapless
+  gapless verify /var/lib/gapless --full -o json | jq .findings
+  gapless verify /backup/shop
   gapless verify ./gapless-demo/demo
   gapless verify ./gapless-demo/demo --scratch /var/tmp -o json | jq .first_difference";
 
-/// Which partition to verify, and how.
+/// What to verify, and how.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArguments {
-    /// Directory of the partition: the one with `log` and `store`
+    /// Directory of a node, of backups, or of a partition: the one with `log` and `store`
     pub(crate) dir: PathBuf,
+    /// Compute all partitions of a node anew, however long they are
+    #[arg(long)]
+    pub(crate) full: bool,
     /// Directory in which a scratch directory is made [default: that of the system for temporary files]
     #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,

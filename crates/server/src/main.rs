@@ -5,6 +5,7 @@
 //!
 //! Must not know: how any command does its work.
 
+mod backup_command;
 mod bench_command;
 mod cli;
 mod client_command;
@@ -14,8 +15,11 @@ mod dev_command;
 mod log_command;
 mod output;
 mod private_file;
+mod progress;
 mod reference_command;
 mod refusal;
+mod repair_command;
+mod restore_command;
 mod serve_command;
 mod tls_command;
 mod token_command;
@@ -58,6 +62,9 @@ fn run(cli: &Cli, out: &mut dyn Write) -> Result<()> {
         Command::Bench { command } => bench_command::run(command, out),
         Command::Demo(arguments) => demo::run(arguments, out),
         Command::DemoWriter { ledger } => demo::writer::run(ledger, out),
+        Command::Backup(arguments) => backup_command::run(arguments, out),
+        Command::Restore(arguments) => restore_command::run(arguments, out),
+        Command::Repair(arguments) => repair_command::run(arguments, out),
         Command::Verify(arguments) => verify_command::run(arguments, out),
         Command::Log { command } => log_command::run(command, out),
         Command::Reference { page } => reference_command::run(*page, out),

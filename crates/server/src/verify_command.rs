@@ -1,6 +1,8 @@
-//! `gapless verify`: a whole partition, computed anew from its log.
+//! `gapless verify`: a node, a directory of backups, or one partition, computed anew from its log.
 //!
 //! Must not know: how outcomes and rows are computed; that is the partition's own business.
+
+mod whole;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -23,16 +25,11 @@ use crate::refusal::Refusal;
 pub(crate) fn run(arguments: &VerifyArguments, out: &mut dyn Write) -> Result<()> {
     let dir = &arguments.dir;
     let io: Arc<dyn Io> = Arc::new(RealIo);
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("gapless-verify-");
-    let place = arguments.scratch.clone().unwrap_or_else(std::env::temp_dir);
-    let scratch_dir = builder.tempdir_in(&place).map_err(|error| {
-        Refusal::new(
-            format!("no scratch directory can be made in {}: {error}", place.display()),
-            "name another one: gapless verify DIR --scratch OTHER",
-        )
-    })?;
+    let scratch_dir = scratch_dir(arguments.scratch.as_deref())?;
     let scratch = Scratch { io: io.clone(), dir: scratch_dir.path().to_path_buf() };
+    if let Some(answered) = whole::run(arguments, &io, &scratch, out) {
+        return answered;
+    }
     let bar = Bar::new();
     let began = Instant::now();
     let verified = gapless_partition::verify(&io, dir, &scratch, &mut |phase| bar.show(phase));
@@ -44,6 +41,20 @@ pub(crate) fn run(arguments: &VerifyArguments, out: &mut dyn Write) -> Result<()
         Form::Table => result.write(out)?,
     }
     result.verdict()
+}
+
+/// A directory for what is computed; removed when this is dropped.
+pub(crate) fn scratch_dir(place: Option<&Path>) -> Result<tempfile::TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("gapless-verify-");
+    let place = place.map_or_else(std::env::temp_dir, Path::to_path_buf);
+    let made = builder.tempdir_in(&place).map_err(|error| {
+        Refusal::new(
+            format!("no scratch directory can be made in {}: {error}", place.display()),
+            "name another one: --scratch OTHER",
+        )
+    })?;
+    Ok(made)
 }
 
 /// The bar that shows how far it is, on stderr, and only if that is a terminal.

@@ -89,6 +89,11 @@ impl CatalogFile {
         Self { io, dir: dir.into() }
     }
 
+    /// The directory of the node.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Where the partitions of a generation are.
     pub(crate) fn partitions_dir(&self, generation: u64) -> PathBuf {
         self.dir.join(format!("{PARTITIONS}{generation}"))

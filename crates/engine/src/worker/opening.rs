@@ -12,12 +12,14 @@ use gapless_types::PartitionOffset;
 
 use super::{End, reach_of, report, with_causes};
 use crate::node::Node;
+use crate::repair;
 use crate::slot::{PartitionState, Slot};
 use crate::watermarks::{Opened, Reach};
 
 /// The first half of opening: where the partition stands.
 pub(crate) fn begin(node: &Node, slot: &Slot) -> Result<Option<Reach>, String> {
     let failed = |error: gapless_partition::OpenError| with_causes(&error);
+    check_not_swapping(node, slot)?;
     let opening = Partition::begin(&node.io, &slot.dir, slot.id, &node.partition_options).map_err(failed)?;
     let at = opening.last().map_err(failed)?;
     *slot.opening.lock().unwrap_or_else(PoisonError::into_inner) = Some(opening);
@@ -26,6 +28,7 @@ pub(crate) fn begin(node: &Node, slot: &Slot) -> Result<Option<Reach>, String> {
 
 pub(super) fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<PartitionState, End> {
     let failed = |error: &dyn std::error::Error| End::Failed(with_causes(error));
+    check_not_swapping(node, slot).map_err(End::Failed)?;
     let begun = slot.opening.lock().unwrap_or_else(PoisonError::into_inner).take();
     let was_begun = begun.is_some();
     let (partition, _) = match (begun, slot.partition().take()) {
@@ -62,6 +65,16 @@ pub(super) fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<Pa
         Some(reason) => Err(End::Quarantined(reason)),
         None if fresh => Ok(PartitionState::Serving),
         None => Ok(PartitionState::CatchingUp),
+    }
+}
+
+/// A log that is being exchanged is in two places.
+fn check_not_swapping(node: &Node, slot: &Slot) -> Result<(), String> {
+    match repair::is_swapping(&*node.io, &slot.dir) {
+        true => {
+            Err("a repair of it was not finished: stop the node and run `gapless repair` again".to_owned())
+        }
+        false => Ok(()),
     }
 }
 

@@ -15,7 +15,7 @@ const BLOCK: u64 = 4096;
 
 /// A disk with a layer of memory above it.
 #[derive(Debug)]
-pub(super) struct Untouched {
+pub struct Untouched {
     below: Arc<dyn Io>,
     /// Names that are not as they are below: another file, or none.
     names: Mutex<BTreeMap<PathBuf, Option<Arc<Layer>>>>,
@@ -24,7 +24,8 @@ pub(super) struct Untouched {
 }
 
 impl Untouched {
-    pub(super) fn over(below: Arc<dyn Io>) -> Self {
+    /// What is below is read, and stays as it is.
+    pub fn over(below: Arc<dyn Io>) -> Self {
         Self { below, names: Mutex::default(), removed: Mutex::default() }
     }
 

@@ -177,7 +177,9 @@ fn cluster() -> Vec<Route> {
     vec![
         own!(post, "/v1/barrier", "WaitBarrier", JSON, wait_barrier),
         administer!(post, "/v1/snapshot", "Snapshot", |http, calls, request| calls.snapshot(&request).await),
-        administer_body!("/v1/backup", "Backup", |http, calls, request| calls.backup(&request)),
+        administer_body!("/v1/backup", "Backup", |http, calls, request| calls
+            .backup_to_its_end(&request)
+            .await),
         administer!(get, "/v1/cluster", "ClusterStatus", |http, calls, caller, request| Ok(seen(
             calls.cluster_status(&request),
             caller

@@ -151,9 +151,6 @@ async fn a_node_tells_its_status_and_publishes_a_snapshot() {
 async fn what_the_server_cannot_do_is_said_with_the_reason() {
     let node = Node::start().await;
     let mut admin = node.admin().await;
-    let status = admin.backup(v1::BackupRequest::default()).await.unwrap_err();
-    assert_eq!(status.code(), Code::Unimplemented);
-    assert!(status.message().contains("not possible yet: "), "{}", status.message());
     let status = admin.add_node(v1::AddNodeRequest::default()).await.unwrap_err();
     assert_eq!(violations(&status), ["node_id", "address"]);
     let refused = [
@@ -181,5 +178,42 @@ async fn health_says_when_it_serves() {
         // It begins with whatever it is, and becomes 1, serving.
         while watched.message().await.unwrap().unwrap().status != 1 {}
     }
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_backup_says_how_far_it_is_and_last_what_was_made() {
+    let node = Node::start().await;
+    for number in 0..20 {
+        written(&mut node.ledger().await, sale(number % 3, number)).await;
+    }
+    let mut admin = node.admin().await;
+    let target = tempfile::tempdir().unwrap();
+    let request = |target: &std::path::Path| v1::BackupRequest { target: target.display().to_string() };
+    let mut answers = admin.backup(request(target.path())).await.unwrap().into_inner();
+    let mut made = None;
+    while let Some(answer) = answers.message().await.unwrap() {
+        assert!(made.is_none(), "the last one says what was made");
+        assert!(answer.outcomes <= answer.all_outcomes);
+        made = answer.made;
+    }
+    let made = made.unwrap();
+    assert_eq!((made.number, made.partitions, made.outcomes), (1, 3, 23));
+    for wrong in ["", "backups", "/../x"] {
+        let refused = admin.backup(v1::BackupRequest { target: wrong.to_owned() }).await;
+        let status = match refused {
+            Ok(answers) => answers.into_inner().message().await.unwrap_err(),
+            Err(status) => status,
+        };
+        assert_eq!(violations(&status), ["target"], "{wrong}");
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    let link = elsewhere.path().join("link");
+    std::os::unix::fs::symlink(node.engine.dir(), &link).unwrap();
+    let inside = admin.backup(request(&link.join("x"))).await.unwrap_err();
+    assert_eq!(violations(&inside), ["target"]);
+    std::fs::write(elsewhere.path().join("somebody's"), "file").unwrap();
+    let foreign = admin.backup(request(elsewhere.path())).await.unwrap().into_inner().message().await;
+    assert_eq!(problem(&foreign.unwrap_err()).reason, "NOT_A_BACKUP_DIRECTORY");
     node.stop().await;
 }

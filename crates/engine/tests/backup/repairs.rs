@@ -1,0 +1,156 @@
+//! Whatever is damaged in the directory of a node is repaired, or refused with what is lost; and nothing is made up.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gapless_engine::{Engine, PartitionState, RepairError, RepairOptions, RepairReport, repair_node};
+use gapless_log::io::Io;
+use gapless_log::io::faulty::FaultyIo;
+use gapless_types::WorkspaceId;
+
+use crate::flips::{disk_with, flip, lived, opened, positions, verified};
+use crate::harness::eventually;
+use crate::refusals::files;
+use crate::{Acknowledged, AllRows, BACKUPS, all_rows, config};
+
+fn repair(disk: &FaultyIo, from: Option<&str>) -> Result<RepairReport, RepairError> {
+    let io = Arc::new(disk.clone()) as Arc<dyn Io>;
+    let mut options = RepairOptions { from: from.map(PathBuf::from), ..RepairOptions::default() };
+    options.partitions.log.segment_bytes = 64 << 10;
+    options.partitions.log.first_segment_bytes = 64 << 10;
+    repair_node(&io, Path::new("node"), &options)
+}
+
+/// Everything is there again.
+async fn is_whole(disk: &FaultyIo, rows: &AllRows, acknowledged: &Acknowledged, what: &str) {
+    let (engine, found) = opened(disk, "node").await.unwrap_or_else(|| panic!("{what}: it opens"));
+    assert!(found == *rows, "{what}: rows are as they were");
+    acknowledged.clone().check(&engine, 10_000).await;
+    engine.close().await;
+    let found = verified(disk, "node");
+    assert!(found.is_sound(), "{what}: {:?}", found.findings);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flipped_bit_is_repaired_or_honestly_refused() {
+    let disk = FaultyIo::new(41);
+    let (acknowledged, rows) = lived(&disk).await;
+    let mut all = files(&disk, Path::new("node"));
+    let in_node = all.clone();
+    all.extend(files(&disk, Path::new(BACKUPS)));
+    let seed = 41;
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut chosen = positions(&in_node, &mut random);
+    random.shuffle(&mut chosen);
+    let (mut repaired, mut refused) = (0, 0);
+    for (path, at) in chosen.into_iter().take(150) {
+        let what = format!("{} at {at}", path.display());
+        let (_, bytes) = all.iter().find(|(known, _)| *known == path).unwrap();
+        let copy = disk_with(&all, 1);
+        flip(&copy, &path, at, bytes[at] ^ (1 << random.u8(..8)));
+        if verified(&copy, "node").is_sound() {
+            continue;
+        }
+        match repair(&copy, Some(BACKUPS)) {
+            Ok(report) => {
+                assert!(!report.repaired.is_empty(), "{what}");
+                repaired += 1;
+                is_whole(&copy, &rows, &acknowledged, &what).await;
+            }
+            // Consensus is not repaired from a backup: what a node voted for is known to nobody else.
+            Err(RepairError::Lost { path: lost, .. }) => {
+                assert!(path.starts_with("node/consensus") && lost.starts_with("node/consensus"), "{what}");
+                refused += 1;
+            }
+            Err(error) => panic!("{what}: {error}"),
+        }
+    }
+    println!("{repaired} repaired, {refused} refused");
+    assert!(repaired > 60 && refused > 0, "{repaired} repaired, {refused} refused");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_log_without_a_backup_is_repaired_only_as_far_as_the_replicated_log_goes() {
+    let disk = FaultyIo::new(42);
+    let (acknowledged, rows) = lived(&disk).await;
+    let all = files(&disk, Path::new("node"));
+    let mut lost = 0;
+    for (path, bytes) in all.iter().filter(|(path, _)| path.starts_with("node/partitions-0/16-1/log")) {
+        let end = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+        let copy = disk_with(&all, 1);
+        flip(&copy, path, end / 3, bytes[end / 3] ^ 4);
+        if verified(&copy, "node").is_sound() {
+            continue;
+        }
+        match repair(&copy, None) {
+            Ok(_) => is_whole(&copy, &rows, &acknowledged, &path.display().to_string()).await,
+            Err(RepairError::Lost { lost: told, .. }) => {
+                assert!(told.contains("outcomes") && told.contains("--from BACKUP"), "{told}");
+                let before: Vec<_> = files(&copy, Path::new("node/partitions-0/16-1/log"));
+                assert!(before.iter().any(|(known, _)| known == path), "the old log stays");
+                lost += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(lost > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_segment_a_missing_store_and_a_missing_catalog_come_back() {
+    let disk = FaultyIo::new(43);
+    let (acknowledged, rows) = lived(&disk).await;
+    let mut all = files(&disk, Path::new("node"));
+    all.extend(files(&disk, Path::new(BACKUPS)));
+    let segment = |path: &PathBuf| path.starts_with("node/partitions-0/16-0/log");
+    let first = all.iter().find(|(path, _)| segment(path)).unwrap().0.clone();
+    let run =
+        all.iter().find(|(path, _)| path.starts_with("node/partitions-0/16-0/store")).unwrap().0.clone();
+    for gone in [first, run, PathBuf::from("node/catalog")] {
+        let what = format!("without {}", gone.display());
+        let kept: Vec<_> = all.iter().filter(|(path, _)| *path != gone).cloned().collect();
+        let copy = disk_with(&kept, 1);
+        assert!(!verified(&copy, "node").is_sound(), "{what}");
+        repair(&copy, Some(BACKUPS)).unwrap_or_else(|error| panic!("{what}: {error}"));
+        is_whole(&copy, &rows, &acknowledged, &what).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_partition_is_repaired_while_the_others_serve() {
+    let disk = FaultyIo::new(44);
+    let (mut acknowledged, rows) = lived(&disk).await;
+    let log = Path::new("node/partitions-0/16-1/log");
+    let (path, _) = files(&disk, log).into_iter().next().unwrap();
+    disk.remove(&path).unwrap();
+    disk.sync_dir(log).unwrap();
+    let engine = Engine::open(config(&disk, "node")).await.unwrap();
+    engine.wait_for_leader().await;
+    let state = |index: u16| {
+        let found = engine.partitions().into_iter().find(|report| report.partition.index.get() == index);
+        found.unwrap().state
+    };
+    eventually("one is not well", || {
+        matches!(state(1), PartitionState::Failed(_) | PartitionState::Quarantined(_))
+    })
+    .await;
+    // Workspaces with even numbers are in the other one.
+    acknowledged.write(&engine, 20_000, 0).await;
+    let partition = engine.partition_of("shop", WorkspaceId::new(1)).unwrap();
+    let refused = engine.repair(partition, None).await;
+    assert!(matches!(refused, Err(RepairError::Lost { .. })), "{refused:?}");
+    acknowledged.write(&engine, 20_002, 2).await;
+    assert_eq!(state(0), PartitionState::Serving);
+    let report = engine.repair(partition, Some(BACKUPS.into())).await.unwrap();
+    assert_eq!(report.repaired.len(), 2, "{report:?}");
+    assert_eq!(state(1), PartitionState::Serving);
+    assert!(all_rows(&engine).await[&partition] == rows[&partition], "NUM-3");
+    acknowledged.check(&engine, 30_000).await;
+    // Also one that is well, out of its own log.
+    engine.repair(partition, None).await.unwrap();
+    acknowledged.check(&engine, 40_000).await;
+    engine.close().await;
+    let found = verified(&disk, "node");
+    assert!(found.is_sound(), "{:?}", found.findings);
+}
