@@ -45,15 +45,13 @@ impl Cutting {
         let alone = node.replicator().members().addresses.len() <= 1;
         let log = self.retained(node, alone);
         let cut = {
-            // Whoever registers a domain finds the log as it will be after this cut.
-            let domains = node.domains.lock();
             // What is on disk counts: after a crash a domain needs what it says.
-            let own = node.durable.borrow().domains.clone();
+            let domains = node.durable.borrow().domains.clone();
             let needs = {
                 let core = node.core();
                 Needs {
                     partitions: core.watermarks.all_needed_from().collect(),
-                    domains: domains.needs().into_iter().chain(own).collect(),
+                    domains: domains.into_iter().collect(),
                     replicas: core.others.as_ref().map(|others| others.missing()).unwrap_or_default(),
                     acknowledgements: core.others.as_ref().map(|others| others.min_required()),
                 }

@@ -32,7 +32,7 @@ use crate::proposing::{self, Request};
 use crate::recall::RecallLimits;
 use crate::removal;
 use crate::reports::{self, NoPeers, Peers, Report};
-use crate::retention::{Domain, Retention};
+use crate::retention::Retention;
 use crate::slot::{PartitionState, QueueLimits};
 use crate::watermarks::Marks;
 use crate::workers::Workers;
@@ -93,8 +93,6 @@ pub struct Config {
     pub reopen_delay: Duration,
     /// What may wait for one partition before it is detached.
     pub queue: QueueLimits,
-    /// Domains that consume the replicated log, each with the first entry that it still needs: held from the first moment on.
-    pub domains: Vec<(Domain, LogIndex)>,
 }
 
 impl Config {
@@ -135,7 +133,6 @@ impl Config {
             on_threads: true,
             reopen_delay: Duration::from_secs(1),
             queue: QueueLimits::default(),
-            domains: Vec::new(),
         }
     }
 

@@ -23,7 +23,6 @@ mod catalog;
 mod counters;
 mod cutting;
 mod dispatcher;
-mod domains;
 mod embedding;
 mod engine;
 pub mod entry;

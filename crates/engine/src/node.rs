@@ -20,7 +20,6 @@ use crate::acks::Acks;
 use crate::admission::Admission;
 use crate::catalog::{Catalog, CatalogFile, StoredCatalog};
 use crate::counters::Counters;
-use crate::domains::Domains;
 use crate::engine::Config;
 use crate::entry::MachineVersion;
 use crate::error::OpenError;
@@ -60,8 +59,6 @@ pub(crate) struct Node {
     pub(crate) admission: Admission,
     pub(crate) acks: Acks,
     pub(crate) counters: Counters,
-    /// What domains of others need of the replicated log.
-    pub(crate) domains: Domains,
     /// The domains of this node.
     pub(crate) projections: Projections,
     requests: SetOnce<mpsc::Sender<Request>>,
@@ -216,7 +213,6 @@ impl Node {
             admission,
             acks: Acks::default(),
             counters: Counters::default(),
-            domains: Domains::new(config.domains.iter().cloned()),
             projections: Projections::default(),
             requests: SetOnce::new(),
             announced: AtomicU64::new(covered.map_or(0, |covered| covered.get() + 1)),

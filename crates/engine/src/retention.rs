@@ -25,7 +25,7 @@ use gapless_types::{LogIndex, Name, PartitionId};
 use thiserror::Error;
 
 use crate::NodeId;
-use crate::limits::{MAX_DOMAINS, MAX_PINS};
+use crate::limits::MAX_PINS;
 
 /// A domain of a projection: the other thing that replays the log from a checkpoint of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -165,22 +165,6 @@ pub enum PinRefused {
     },
     /// There are as many pins as there may be.
     #[error("there are {MAX_PINS} pins on the replicated log")]
-    TooMany,
-}
-
-/// Why nothing can be kept for a domain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum DomainRefused {
-    /// It may be gone already: the domain has to be built anew.
-    #[error("the replicated log is kept from {first_kept} on, not from {wanted}")]
-    TooLate {
-        /// The first index that is kept.
-        first_kept: LogIndex,
-        /// The one that was wanted.
-        wanted: LogIndex,
-    },
-    /// There are as many domains as there may be.
-    #[error("there are {MAX_DOMAINS} domains")]
     TooMany,
 }
 

@@ -9,7 +9,6 @@ use futures_util::future::BoxFuture;
 use gapless_consensus::network::switchboard::Switchboard;
 use gapless_consensus::{ClusterId, Members, NodeId, Start};
 use gapless_engine::log_time::Clock;
-use gapless_engine::retention::Domain;
 use gapless_engine::{
     Acknowledgement, Config, Consistency, Engine, Leader, Peers, ReadError, ReadOptions, Report, WriteError,
     WriteOptions,
@@ -18,7 +17,7 @@ use gapless_log::Drive;
 use gapless_log::io::Io;
 use gapless_log::io::faulty::FaultyIo;
 use gapless_partition::{Committed, Definition, Direction, Operation, Outcome, View, Write};
-use gapless_types::{IdempotencyKey, LogIndex, Name, PartitionId, WorkspaceId, WorkspaceOffset};
+use gapless_types::{IdempotencyKey, Name, PartitionId, WorkspaceId, WorkspaceOffset};
 
 pub(crate) fn id(node: u64) -> NodeId {
     NodeId::new(node)
@@ -30,7 +29,6 @@ pub(crate) struct Seat {
     pub(crate) clock: Arc<OffClock>,
     pub(crate) engine: Option<Engine>,
     pub(crate) cluster: ClusterId,
-    pub(crate) domains: Vec<(Domain, LogIndex)>,
     start: Start,
 }
 
@@ -114,7 +112,7 @@ impl Cluster {
     pub(crate) fn seat(&mut self, node: u64, start: Start) {
         let clock = Arc::new(OffClock { start: self.began, off: Mutex::default() });
         let (io, cluster) = (FaultyIo::new(node), ClusterId::from_bytes(*b"the cluster's id"));
-        self.seats.insert(id(node), Seat { io, clock, engine: None, cluster, domains: Vec::new(), start });
+        self.seats.insert(id(node), Seat { io, clock, engine: None, cluster, start });
     }
 
     /// Opens a node on what survived it.
@@ -154,7 +152,6 @@ impl Cluster {
         config.peers = Arc::new(self.hub.clone());
         config.housekeeping.max_retained_bytes = self.max_retained_bytes;
         config.cluster = Some(seat.cluster);
-        config.domains = seat.domains.clone();
         config
     }
 

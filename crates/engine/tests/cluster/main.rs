@@ -5,7 +5,6 @@
     reason = "a test that fails says where, and with which seed"
 )]
 
-mod domains;
 mod following;
 mod harness;
 mod identity;
