@@ -122,7 +122,11 @@ impl AdminCalls {
         Ok(v1::ThawPartitionResponse {})
     }
 
-    fn partition(&self, namespace: &str, index: u32) -> Result<gapless_engine::types::PartitionId, Problem> {
+    pub(crate) fn partition(
+        &self,
+        namespace: &str,
+        index: u32,
+    ) -> Result<gapless_engine::types::PartitionId, Problem> {
         let mut check = Check::default();
         check.name("namespace", namespace);
         let index = check.partition("partition", index);

@@ -29,6 +29,7 @@ pub mod problem;
 pub mod projections;
 mod read_all;
 mod reading;
+mod repair;
 pub mod settings;
 mod status;
 pub mod trace;

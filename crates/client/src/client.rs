@@ -223,6 +223,8 @@ admin_calls! {
     freeze_partition(v1::FreezePartitionRequest) -> v1::FreezePartitionResponse;
     /// Lets a partition take writes again.
     thaw_partition(v1::ThawPartitionRequest) -> v1::ThawPartitionResponse;
+    /// Makes a partition of a node anew out of its own log and a backup.
+    repair_partition(v1::RepairPartitionRequest) -> v1::RepairPartitionResponse;
     /// Waits until partitions have applied what is asked for.
     wait_barrier(v1::WaitBarrierRequest) -> v1::WaitBarrierResponse;
     /// Publishes a snapshot.

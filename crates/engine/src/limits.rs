@@ -25,7 +25,6 @@ pub const MAX_REMEMBERED_ENTRIES: usize = 1024;
 /// Most pins on a replicated log at one time.
 pub const MAX_PINS: usize = 1024;
 
-
 /// Most batches that a proposer has in flight.
 pub const MAX_BATCHES_IN_FLIGHT: usize = 64;
 

@@ -111,6 +111,14 @@ impl Admin for AdminService {
         Ok(Response::new(calls.thaw_partition(request.get_ref()).await?))
     }
 
+    async fn repair_partition(
+        &self,
+        request: Request<v1::RepairPartitionRequest>,
+    ) -> Result<Response<v1::RepairPartitionResponse>, Status> {
+        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        Ok(Response::new(calls.repair_partition(request.get_ref()).await?))
+    }
+
     async fn snapshot(
         &self,
         request: Request<v1::SnapshotRequest>,

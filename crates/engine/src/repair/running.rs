@@ -37,9 +37,15 @@ impl Engine {
         let _taking = node.taking.clone().read_owned().await;
         old.close();
         let _ = old.state.subscribe().wait_for(|state| *state == PartitionState::Closed).await;
+        let had = {
+            let synced = node.core().watermarks.marks(partition).and_then(|marks| marks.synced);
+            synced.max(old.required())
+        };
+        // A log can be whole and lack its end: what it had on stable storage tells.
+        let is_short = old.applied.borrow().offset < had;
         let job = {
             let (node, dir) = (node.clone(), old.dir.clone());
-            move || make_whole(&node, &dir, partition, from.as_deref())
+            move || make_whole(&node, &dir, partition, from.as_deref(), is_short)
         };
         let made = node.workers.run(job).await;
         let Some(new) = take_in(node, &old) else { return Err(RepairError::NoPartition(partition)) };
@@ -65,6 +71,7 @@ fn make_whole(
     dir: &Path,
     partition: PartitionId,
     from: Option<&Path>,
+    is_short: bool,
 ) -> Result<RepairReport, RepairError> {
     let (io, options) = (&node.io, &node.partition_options);
     let source = from.map(|from| Source::open(io, from)).transpose()?;
@@ -78,7 +85,7 @@ fn make_whole(
             survey.log.is_some() && survey.missing.is_empty() && !threatened
         });
     let mut report = RepairReport::default();
-    if !is_whole || log::is_swapping(&**io, dir) {
+    if !is_whole || (is_short && source.is_some()) || log::is_swapping(&**io, dir) {
         let rebuilt = rebuild_log(io, dir, partition, source.as_ref(), options)?;
         let from = rebuilt.last.and_then(LogIndex::next).unwrap_or(LogIndex::FIRST);
         if let Some(lost) = rebuilt.lost.filter(|_| from < node.first_kept()) {

@@ -131,6 +131,7 @@ rules! {
     };
     "FreezePartition" FreezePartitionRequest Admin |asked| named(&asked.namespace);
     "ThawPartition" ThawPartitionRequest Admin |asked| named(&asked.namespace);
+    "RepairPartition" RepairPartitionRequest Admin |_asked| Scope::Everything;
     "Snapshot" SnapshotRequest Admin |_asked| Scope::Everything;
     "Backup" BackupRequest Admin |_asked| Scope::Everything;
     "ClusterStatus" ClusterStatusRequest Read |_asked| Scope::Something;

@@ -249,12 +249,42 @@ pub(crate) enum NamespaceCommand {
 
 /// Which partitions to show.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct PartitionsArguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<PartitionsCommand>,
     /// Only those of this namespace
     pub(crate) namespace: Option<String>,
     /// Once a second, until interrupted
     #[arg(long)]
     pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+/// What to do with a partition.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PartitionsCommand {
+    /// Makes a partition of the node that is asked anew, while the others serve
+    #[command(after_help = "\
+Its own log is what it is made of, and a backup if one is named; what is behind comes from the replicated
+log. Where that is not enough, the partition stays as it is, and the answer says what is lost.
+
+Examples:
+  gapless partitions repair shop/3
+  gapless partitions repair shop/3 --from /backup/shop")]
+    Repair(RepairPartitionArguments),
+}
+
+/// Which partition to repair.
+#[derive(Debug, Args)]
+pub(crate) struct RepairPartitionArguments {
+    /// The partition: NAMESPACE/INDEX
+    #[arg(value_name = "NAMESPACE/INDEX")]
+    pub(crate) partition: String,
+    /// Directory of backups, on the machine of the server: an absolute path
+    #[arg(long, value_name = "BACKUP")]
+    pub(crate) from: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }

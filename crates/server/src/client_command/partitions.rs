@@ -9,11 +9,15 @@ use gapless_client::{Client, v1};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{answer, ask};
-use crate::cli::{Connection, DumpForm, PartitionsArguments};
+use crate::cli::{Connection, DumpForm, PartitionsArguments, PartitionsCommand, RepairPartitionArguments};
 use crate::output::{CLEAR, Side, table, write_json_line, write_table};
+use crate::refusal::Refusal;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &PartitionsArguments, out: &mut dyn Write) -> Result<()> {
+    if let Some(PartitionsCommand::Repair(arguments)) = &arguments.command {
+        return repair(arguments, out);
+    }
     ask(&arguments.connection, async |client| {
         // From now on: what comes while an answer is waited for is not lost.
         let mut interrupted = signal(SignalKind::interrupt())?;
@@ -31,6 +35,27 @@ pub(crate) fn run(arguments: &PartitionsArguments, out: &mut dyn Write) -> Resul
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_secs(1)) => {}
                 _ = interrupted.recv() => return Ok(()),
+            }
+        }
+    })
+}
+
+fn repair(arguments: &RepairPartitionArguments, out: &mut dyn Write) -> Result<()> {
+    let named =
+        arguments.partition.split_once('/').and_then(|(name, index)| Some((name, index.parse().ok()?)));
+    let Some((namespace, partition)) = named else {
+        let problem = format!("`{}` is no partition", arguments.partition);
+        return Err(Refusal::new(problem, "name it like this: gapless partitions repair shop/3").into());
+    };
+    let source = arguments.from.as_ref().map(|from| from.display().to_string()).unwrap_or_default();
+    let request = v1::RepairPartitionRequest { namespace: namespace.to_owned(), partition, source };
+    ask(&arguments.connection, async |client| {
+        let done = answer(client.repair_partition(request.clone()), &arguments.connection).await?;
+        match arguments.connection.output {
+            DumpForm::Json => write_json_line(out, &to_json("RepairPartitionResponse", &done)),
+            DumpForm::Table | DumpForm::Raw => {
+                done.repaired.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+                Ok(writeln!(out, "partition {} serves", arguments.partition)?)
             }
         }
     })

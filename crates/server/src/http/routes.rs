@@ -170,6 +170,12 @@ fn namespaces() -> Vec<Route> {
             "ThawPartition",
             |http, calls, request| calls.thaw_partition(&request).await
         ),
+        administer!(
+            post,
+            "/v1/namespaces/{namespace}/partitions/{partition}/repair",
+            "RepairPartition",
+            |http, calls, request| calls.repair_partition(&request).await
+        ),
     ]
 }
 

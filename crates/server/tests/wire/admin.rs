@@ -99,6 +99,31 @@ async fn partitions_are_listed_frozen_and_thawed() {
 }
 
 #[tokio::test]
+async fn a_partition_is_made_anew_while_the_others_serve() {
+    let node = Node::start().await;
+    let (mut admin, mut ledger) = (node.admin().await, node.ledger().await);
+    let sold = written(&mut ledger, sale(4, 1)).await;
+    let request = |partition, source: &str| v1::RepairPartitionRequest {
+        namespace: "shop".to_owned(),
+        partition,
+        source: source.to_owned(),
+    };
+    admin.repair_partition(request(1, "")).await.unwrap();
+    let again = written(&mut ledger, sale(4, 1)).await;
+    assert!(again.duplicate, "what it had decided, it still knows");
+    assert_eq!(again.workspace_offset, sold.workspace_offset);
+    assert_eq!(written(&mut ledger, sale(4, 2)).await.workspace_offset, 2);
+    let unknown = admin.repair_partition(request(3, "")).await.unwrap_err();
+    assert_eq!(unknown.code(), Code::NotFound);
+    let relative = admin.repair_partition(request(1, "backups")).await.unwrap_err();
+    assert_eq!(relative.code(), Code::InvalidArgument);
+    let nothing = admin.repair_partition(request(1, "/nowhere")).await.unwrap_err();
+    assert_eq!((nothing.code(), &*problem(&nothing).reason), (Code::FailedPrecondition, "NO_BACKUP"));
+    assert_eq!(written(&mut ledger, sale(4, 3)).await.workspace_offset, 3);
+    node.stop().await;
+}
+
+#[tokio::test]
 async fn a_barrier_is_reached_or_says_what_blocks() {
     let node = Node::start().await;
     let (mut admin, mut ledger) = (node.admin().await, node.ledger().await);

@@ -188,6 +188,7 @@ async fn every_route_answers() {
     let frozen = sell(&node, "d", &body).await;
     assert_eq!((frozen.status, &frozen.json()["reason"]), (412, &json!("PARTITION_FROZEN")));
     ask(&node, "POST", "/v1/namespaces/shop/partitions/0/thaw", "", "").await.ok();
+    ask(&node, "POST", "/v1/namespaces/shop/partitions/0/repair", "", "").await.ok();
     let target = json!({"targets": [{"namespace": "shop", "partition": 0, "partition_offset": 4}]});
     assert_eq!(ask(&node, "POST", "/v1/barrier", "", &target.to_string()).await.ok()["reached"], true);
     assert!(ask(&node, "POST", "/v1/snapshot", "", "").await.ok()["log_index"].as_u64().unwrap() > 0);
