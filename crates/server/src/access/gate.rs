@@ -39,7 +39,7 @@ impl<C> Gate<C> {
         Ok(&self.calls)
     }
 
-    /// The calls, for a stream of requests each of which is asked for by [`Gate::allows`].
+    /// The calls, for a stream of requests each of which is asked for by [`allows`].
     ///
     /// # Errors
     /// If whoever asks has this right nowhere.
