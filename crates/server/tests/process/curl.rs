@@ -389,6 +389,7 @@ pub(crate) fn questions() -> Vec<Question> {
         get("/v1/partitions", "/v1/partitions?namespace=shop"),
         partition("post", "freeze"),
         partition("post", "thaw"),
+        partition("post", "repair"),
         ask("post", "/v1/barrier", "/v1/barrier", &target.to_string()),
         ask("post", "/v1/snapshot", "/v1/snapshot", ""),
         ask("post", "/v1/backup", "/v1/backup", "{\"target\": \"elsewhere\"}"),

@@ -119,6 +119,14 @@ async fn a_partition_is_made_anew_while_the_others_serve() {
     assert_eq!(relative.code(), Code::InvalidArgument);
     let nothing = admin.repair_partition(request(1, "/nowhere")).await.unwrap_err();
     assert_eq!((nothing.code(), &*problem(&nothing).reason), (Code::FailedPrecondition, "NO_BACKUP"));
+    // It is opened as it is, which takes a moment.
+    let mut tries = 0;
+    while let Err(status) = ledger.write(sale(4, 3)).await {
+        assert_eq!(&*problem(&status).reason, "ACTUALIZING");
+        tries += 1;
+        assert!(tries < 1000, "it never serves again");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
     assert_eq!(written(&mut ledger, sale(4, 3)).await.workspace_offset, 3);
     node.stop().await;
 }
