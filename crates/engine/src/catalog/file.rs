@@ -10,7 +10,8 @@
 //!
 //! Invariants
 //! - After a crash there is the old one or the new one.
-//! - The entry that it says everything is in checkpoints up to never falls (WM-1).
+//! - The entry that it says everything is in checkpoints up to never falls (WM-1), but for a repair at rest that had to cut a
+//!   partition back to what the replicated log can bring again.
 //! - Log time never goes back over a restart: entries that are read again have their times, all others are not later than this one.
 
 use std::collections::{BTreeMap, BTreeSet};
