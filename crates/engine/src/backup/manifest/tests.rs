@@ -1,3 +1,5 @@
+//! The manifest as bytes: what is written is read again, the bytes stay what they are, and no flipped bit passes.
+
 use super::*;
 use crate::catalog::encode_catalog;
 
