@@ -10,13 +10,14 @@
 //!
 //! Must not know: how a write walks the corridor.
 
+use std::collections::HashMap;
 use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, FuturesUnordered, Stream, StreamExt};
 use gapless_engine::types::IdempotencyKey;
-use gapless_engine::{Submitted, WriteError, WriteOptions};
+use gapless_engine::{Acknowledgement, Ended, Pipeline, WriteError, WriteOptions};
 use prost::Message;
 use tokio::sync::mpsc;
 
@@ -25,8 +26,10 @@ use crate::problem::Problem;
 use crate::v1;
 use crate::write::{checked, response};
 
-/// Answers that wait for the client.
-const ANSWERS: usize = 256;
+/// Answers that are handed on together, at most.
+const TOGETHER: usize = 256;
+/// So many times that wait for the client.
+const WAITING: usize = 16;
 
 /// What one stream may have in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,97 +46,198 @@ impl Default for InFlight {
     }
 }
 
-type Answer = (usize, Result<v1::WriteResponse, Problem>);
+type Answer = Result<v1::WriteResponse, Problem>;
 
 pub(crate) fn answers(
     calls: LedgerCalls,
     requests: impl Stream<Item = Result<v1::WriteRequest, Problem>> + Send + 'static,
     most: InFlight,
     patience: Duration,
-) -> impl Stream<Item = Result<v1::WriteResponse, Problem>> + Send + 'static {
-    let (sender, receiver) = mpsc::channel(ANSWERS);
-    tokio::spawn(run(calls, requests, most, patience, sender));
-    stream::unfold(receiver, |mut receiver| async move {
-        let answer = receiver.recv().await?;
-        Some((answer, receiver))
-    })
+) -> impl Stream<Item = Answer> + Send + 'static {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    tokio::spawn(run(Writing::new(calls, most, patience), requests, sender));
+    let batches = stream::unfold(receiver, |mut receiver| async move {
+        let batch: Vec<Answer> = receiver.recv().await?;
+        Some((stream::iter(batch), receiver))
+    });
+    batches.flatten()
 }
 
 async fn run(
-    calls: LedgerCalls,
+    mut writing: Writing,
     requests: impl Stream<Item = Result<v1::WriteRequest, Problem>> + Send,
-    most: InFlight,
-    patience: Duration,
-    sender: mpsc::Sender<Result<v1::WriteResponse, Problem>>,
+    sender: mpsc::Sender<Vec<Answer>>,
 ) {
     let mut requests = pin!(requests);
-    let mut in_flight: FuturesUnordered<BoxFuture<'static, Answer>> = FuturesUnordered::new();
-    let mut bytes = 0;
-    let mut end = None;
-    while end.is_none() {
-        let has_room = in_flight.len() < most.writes && bytes < most.bytes;
-        let request = tokio::select! {
-            Some((size, answer)) = in_flight.next(), if !in_flight.is_empty() => {
-                bytes -= size;
-                match answer {
-                    Ok(answer) => if sender.send(Ok(answer)).await.is_err() { return },
-                    Err(problem) => end = Some(Err(problem)),
-                }
+    while writing.end.is_none() || writing.is_busy() {
+        tokio::select! {
+            () = writing.answered(), if writing.is_busy() => {}
+            request = requests.next(), if writing.has_room() => {
+                writing.take(request).await;
                 continue;
             }
-            request = requests.next(), if has_room => request,
             // Nobody wants the answers any more: what is in flight goes its way without us.
             () = sender.closed() => return,
-        };
-        match request {
-            None => end = Some(Ok(())),
-            Some(Err(problem)) => end = Some(Err(problem)),
-            Some(Ok(request)) => {
-                let size = request.encoded_len();
-                match submitted(&calls, &request, patience).await {
-                    Ok(submitted) => {
-                        bytes += size;
-                        in_flight.push(Box::pin(outcome(calls.clone(), request, submitted, patience, size)));
-                    }
-                    Err(problem) => end = Some(Err(problem)),
-                }
-            }
+        }
+        if !writing.answers.is_empty() && sender.send(std::mem::take(&mut writing.answers)).await.is_err() {
+            return;
         }
     }
-    while let Some((_, answer)) = in_flight.next().await {
-        match answer {
-            Ok(answer) => {
-                if sender.send(Ok(answer)).await.is_err() {
-                    return;
-                }
-            }
-            Err(problem) => end = Some(end.and_then(Result::err).map_or(Err(problem), Err)),
-        }
-    }
-    if let Some(Err(problem)) = end {
-        let _ = sender.send(Err(problem)).await;
+    if let Some(Err(problem)) = writing.end {
+        let _ = sender.send(vec![Err(problem)]).await;
     }
 }
 
-/// Hands a write over. A node that is busy is asked again as long as there is patience.
-async fn submitted(
-    calls: &LedgerCalls,
-    request: &v1::WriteRequest,
+/// A stream of writes, and how far it is.
+struct Writing {
+    calls: LedgerCalls,
+    most: InFlight,
     patience: Duration,
-) -> Result<(IdempotencyKey, Submitted), Problem> {
-    let checked = checked(request).map_err(|problem| of_request(problem, request))?;
-    let started = tokio::time::Instant::now();
-    loop {
-        let options = WriteOptions { patience };
-        let submitted = calls.engine.submit(checked.namespace, checked.key, &checked.write, options).await;
-        let delay = match submitted {
-            Ok(submitted) => return Ok((checked.key, submitted)),
-            Err(error) => match delay(&error) {
-                Some(delay) if started.elapsed() + delay < patience => delay,
-                _ => return Err(of_request(named(&calls.engine, error, checked.namespace), request)),
+    pipeline: Pipeline,
+    /// By the numbers of the pipeline.
+    asked: HashMap<u64, Asked>,
+    /// Written, and their proofs are looked up.
+    proving: FuturesUnordered<BoxFuture<'static, (usize, Answer)>>,
+    bytes: usize,
+    answers: Vec<Answer>,
+    /// Nothing more is read, and why.
+    end: Option<Result<(), Problem>>,
+}
+
+/// What has to be known of a request until it is answered.
+struct Asked {
+    bytes: usize,
+    namespace: String,
+    key: IdempotencyKey,
+    /// The request itself, if a proof is wanted.
+    to_prove: Option<Box<v1::WriteRequest>>,
+}
+
+impl Writing {
+    fn new(calls: LedgerCalls, most: InFlight, patience: Duration) -> Self {
+        let pipeline = calls.engine.pipeline(WriteOptions { patience });
+        Self {
+            calls,
+            most,
+            patience,
+            pipeline,
+            asked: HashMap::new(),
+            proving: FuturesUnordered::new(),
+            bytes: 0,
+            answers: Vec::new(),
+            end: None,
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.pipeline.is_empty() || !self.proving.is_empty()
+    }
+
+    fn has_room(&self) -> bool {
+        let writes = self.pipeline.len() + self.proving.len();
+        self.end.is_none() && writes < self.most.writes && self.bytes < self.most.bytes
+    }
+
+    /// Waits until something is answered, and takes what came with it. Can be dropped at any time.
+    async fn answered(&mut self) {
+        tokio::select! {
+            Some(ended) = self.pipeline.next() => self.ended(ended),
+            Some((bytes, answer)) = self.proving.next() => {
+                self.bytes -= bytes;
+                self.answer(answer);
+            }
+            else => {}
+        }
+        while self.answers.len() < TOGETHER
+            && let Some(ended) = self.pipeline.next_of_those()
+        {
+            self.ended(ended);
+        }
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        match answer {
+            Ok(answer) => self.answers.push(Ok(answer)),
+            // The first problem is the one that is told.
+            Err(problem) => match &self.end {
+                Some(Err(_)) => {}
+                _ => self.end = Some(Err(problem)),
             },
+        }
+    }
+
+    fn ended(&mut self, (number, written): Ended) {
+        let asked = self.asked.remove(&number).expect("it was asked for under this number");
+        let Asked { bytes, namespace, key, to_prove } = asked;
+        let named = |error| of_request(named(&self.calls.engine, error, &namespace), key.as_bytes());
+        match (written.map_err(named), to_prove) {
+            (Ok(acknowledgement), Some(request)) => {
+                let proved = prove(self.calls.clone(), request, key, acknowledgement, self.patience);
+                self.proving.push(Box::pin(async move { (bytes, proved.await) }));
+            }
+            (written, _) => {
+                self.bytes -= bytes;
+                self.answer(written.map(|acknowledgement| response(key, &acknowledgement)));
+            }
+        }
+    }
+
+    async fn take(&mut self, request: Option<Result<v1::WriteRequest, Problem>>) {
+        match request {
+            None => self.end = Some(Ok(())),
+            Some(Err(problem)) => self.end = Some(Err(problem)),
+            Some(Ok(request)) => {
+                if let Err(problem) = self.submit(request).await {
+                    self.end = Some(Err(problem));
+                }
+            }
+        }
+    }
+
+    /// Hands a write over. A node that is busy is asked again as long as there is patience.
+    async fn submit(&mut self, mut request: v1::WriteRequest) -> Result<(), Problem> {
+        let bytes = request.encoded_len();
+        let started = tokio::time::Instant::now();
+        let (number, key) = {
+            let checked =
+                checked(&request).map_err(|problem| of_request(problem, &request.idempotency_key))?;
+            loop {
+                let submitted = self.pipeline.submit(checked.namespace, checked.key, &checked.write).await;
+                let delay = match submitted {
+                    Ok(number) => break (number, checked.key),
+                    Err(error) => match delay(&error) {
+                        Some(delay) if started.elapsed() + delay < self.patience => delay,
+                        _ => {
+                            let problem = named(&self.calls.engine, error, checked.namespace);
+                            return Err(of_request(problem, &request.idempotency_key));
+                        }
+                    },
+                };
+                tokio::time::sleep(delay).await;
+            }
         };
-        tokio::time::sleep(delay).await;
+        let namespace = match request.include_tx_proof {
+            true => request.namespace.clone(),
+            false => std::mem::take(&mut request.namespace),
+        };
+        let to_prove = request.include_tx_proof.then(|| Box::new(request));
+        self.asked.insert(number, Asked { bytes, namespace, key, to_prove });
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+async fn prove(
+    calls: LedgerCalls,
+    request: Box<v1::WriteRequest>,
+    key: IdempotencyKey,
+    acknowledgement: Acknowledgement,
+    patience: Duration,
+) -> Answer {
+    let mut answer = response(key, &acknowledgement);
+    match calls.prove(&request, &acknowledgement, &mut answer, patience).await {
+        Ok(()) => Ok(answer),
+        Err(problem) => Err(of_request(problem, &request.idempotency_key)),
     }
 }
 
@@ -148,27 +252,8 @@ fn delay(error: &WriteError) -> Option<Duration> {
     }
 }
 
-async fn outcome(
-    calls: LedgerCalls,
-    request: v1::WriteRequest,
-    (key, submitted): (IdempotencyKey, Submitted),
-    patience: Duration,
-    size: usize,
-) -> Answer {
-    let answer = async {
-        let acknowledgement =
-            submitted.outcome().await.map_err(|error| named(&calls.engine, error, &request.namespace))?;
-        let mut answer = response(key, &acknowledgement);
-        if request.include_tx_proof {
-            calls.prove(&request, &acknowledgement, &mut answer, patience).await?;
-        }
-        Ok(answer)
-    };
-    (size, answer.await.map_err(|problem| of_request(problem, &request)))
-}
-
 /// In a stream, whose problem it is has to be said.
-fn of_request(problem: Problem, request: &v1::WriteRequest) -> Problem {
-    let key: String = request.idempotency_key.iter().map(|byte| format!("{byte:02x}")).collect();
+fn of_request(problem: Problem, key: &[u8]) -> Problem {
+    let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     problem.with("idempotency_key", key)
 }

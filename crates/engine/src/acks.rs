@@ -6,7 +6,6 @@
 //!
 //! Must not know: queues, tasks, how an order is agreed on.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -14,6 +13,7 @@ use gapless_partition::Outcome;
 use gapless_types::{PartitionId, PartitionOffset};
 
 use crate::admission::Permit;
+use crate::keyed::KeyedMap;
 use crate::log_time::LogTime;
 use crate::recall::Proposed;
 
@@ -22,7 +22,7 @@ pub(crate) type AckPlace = (PartitionId, PartitionOffset);
 
 /// Writes that were proposed and have no fate yet.
 #[derive(Debug, Default)]
-pub(crate) struct Acks(Mutex<HashMap<AckPlace, Waiting>>);
+pub(crate) struct Acks(Mutex<KeyedMap<AckPlace, Waiting>>);
 
 /// A write that was proposed.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Acks {
         self.lock().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<AckPlace, Waiting>> {
+    fn lock(&self) -> MutexGuard<'_, KeyedMap<AckPlace, Waiting>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -122,7 +122,7 @@ fn in_order(mut waiting: Vec<(AckPlace, Waiting)>) -> impl Iterator<Item = Waiti
     waiting.into_iter().map(|(_, waiting)| waiting)
 }
 
-fn take(waiting: &mut HashMap<AckPlace, Waiting>, place: AckPlace, command: &Bytes) -> Option<Waiting> {
+fn take(waiting: &mut KeyedMap<AckPlace, Waiting>, place: AckPlace, command: &Bytes) -> Option<Waiting> {
     match waiting.get(&place) {
         Some(found) if found.command == *command => waiting.remove(&place),
         _ => None,

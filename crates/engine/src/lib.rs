@@ -31,6 +31,7 @@ mod founding;
 #[doc(hidden)]
 pub mod fuzzing;
 mod keeper;
+mod keyed;
 pub mod limits;
 pub mod log_time;
 pub mod masters;
@@ -70,7 +71,7 @@ pub use gapless_partition as partition;
 pub use gapless_projection as projection;
 pub use gapless_types as types;
 pub use keeper::Housekeeping;
-pub use pipeline::Submitted;
+pub use pipeline::{Ended, Pipeline};
 pub use projections::{
     DomainReport, DomainState, Freshness, LeaseRequest, Leased, ProjectionError, ProjectionReport,
 };

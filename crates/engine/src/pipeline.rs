@@ -1,56 +1,212 @@
 //! A stream of writes: the next one is handed over before the last one has its outcome.
 //!
+//! ```text
+//!  submit ──▶ flying, by number ──▶ answers, as they come ──▶ next
+//!                  └── came to nothing: walks the corridor again, by itself ──┘
+//! ```
+//!
 //! Writes are proposed in the order in which they were submitted, unless one of them has to be proposed again after a change of
 //! leader. Whoever needs their order to hold in any case says so with an expected offset.
 //!
+//! Thousands are in flight, and nearly all of them end well: none has a task, a timer or a future of its own.
+//!
 //! Must not know: how a write walks the corridor.
 
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, Stream};
 use gapless_partition::Write;
 use gapless_types::IdempotencyKey;
+use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
+use tracing::Span;
 
 use crate::engine::Engine;
 use crate::error::WriteError;
+use crate::keyed::KeyedMap;
+use crate::recall::{Answer, Arrivals};
 use crate::write::{Acknowledgement, Passage, Step, WriteOptions};
 
-/// A write that is on its way. Dropped, it goes its way all the same, and a retry gets its outcome.
+/// What became of a write, under the number it was given when it was submitted.
+pub type Ended = (u64, Result<Acknowledgement, WriteError>);
+
+/// Writes of one caller that are on their way. Dropped, they go their way all the same, and retries get their outcomes.
 #[derive(Debug)]
-#[must_use = "nothing is known of a write before its outcome is waited for"]
-pub struct Submitted {
+pub struct Pipeline {
     engine: Engine,
-    passage: Passage,
-    step: Step,
     patience: Duration,
+    next: u64,
+    flying: KeyedMap<u64, Flying>,
+    arrivals: Arc<Arrivals>,
+    /// Answers that were taken from there, in their order.
+    came: VecDeque<(u64, Answer)>,
+    /// Known when they were submitted.
+    known: VecDeque<(u64, Acknowledgement)>,
+    /// Those that came to nothing once.
+    again: FuturesUnordered<BoxFuture<'static, Ended>>,
+    /// Not later than the first of those that fly runs out of patience.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+#[derive(Debug)]
+struct Flying {
+    passage: Passage,
+    joined: bool,
+    until: Instant,
+    /// Ends with it.
+    _commit_wait: Span,
 }
 
 impl Engine {
-    /// Hands a write over, and returns as soon as it is admitted and on its way, or known already.
+    /// A stream of writes. The options count for each of them, from when it is submitted.
+    #[must_use]
+    pub fn pipeline(&self, options: WriteOptions) -> Pipeline {
+        Pipeline {
+            engine: self.clone(),
+            patience: options.patience,
+            next: 0,
+            flying: KeyedMap::default(),
+            arrivals: Arc::default(),
+            came: VecDeque::new(),
+            known: VecDeque::new(),
+            again: FuturesUnordered::new(),
+            timer: None,
+        }
+    }
+}
+
+impl Pipeline {
+    /// Hands a write over, and returns as soon as it is admitted and on its way, or known already: the number under which
+    /// [`next`](Self::next) will tell what became of it.
     ///
     /// # Errors
     /// If it was not admitted; nothing was done then.
     pub async fn submit(
-        &self,
+        &mut self,
         namespace: &str,
         key: IdempotencyKey,
         write: &Write<'_>,
-        options: WriteOptions,
-    ) -> Result<Submitted, WriteError> {
-        let passage = self.check(namespace, key, write)?;
-        let entered = tokio::time::timeout(options.patience, self.enter(&passage));
-        let step = entered.await.unwrap_or(Err(WriteError::DeadlineExceeded))?;
-        Ok(Submitted { engine: self.clone(), passage, step, patience: options.patience })
+    ) -> Result<u64, WriteError> {
+        let passage = self.engine.check(namespace, key, write)?;
+        let until = Instant::now() + self.patience;
+        let step = enter(&self.engine, &passage, self.patience).await?;
+        let number = self.next;
+        self.next += 1;
+        match step {
+            Step::Known(acknowledgement) => {
+                self.engine.tell(&passage, &acknowledgement);
+                self.known.push_back((number, acknowledgement));
+            }
+            Step::Waits { waiter, joined } => {
+                let commit_wait = passage.commit_wait();
+                self.flying.insert(number, Flying { passage, joined, until, _commit_wait: commit_wait });
+                waiter.forward(&self.arrivals, number);
+            }
+        }
+        Ok(number)
+    }
+
+    /// How many are on their way.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.flying.len() + self.known.len() + self.again.len()
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Waits for the next outcome, whichever comes first. None if nothing is on its way. Can be dropped at any time.
+    pub async fn next(&mut self) -> Option<Ended> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// One more of those that came together with the last one, without waiting.
+    pub fn next_of_those(&mut self) -> Option<Ended> {
+        if let Some((number, acknowledgement)) = self.known.pop_front() {
+            return Some((number, Ok(acknowledgement)));
+        }
+        while let Some((number, answer)) = self.came.pop_front() {
+            // Others ran out of patience before.
+            let Some(flying) = self.flying.remove(&number) else { continue };
+            match self.engine.acknowledge(answer, flying.joined) {
+                Some(result) => {
+                    if let Ok(acknowledgement) = &result {
+                        self.engine.tell(&flying.passage, acknowledgement);
+                    }
+                    return Some((number, result));
+                }
+                None => self.again.push(walk_again(self.engine.clone(), number, flying)),
+            }
+        }
+        None
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Ended>> {
+        loop {
+            if let Some(ended) = self.next_of_those() {
+                return Poll::Ready(Some(ended));
+            }
+            if self.arrivals.poll_take(context, &mut self.came).is_pending() {
+                break;
+            }
+        }
+        if let Poll::Ready(Some(ended)) = Pin::new(&mut self.again).poll_next(context) {
+            return Poll::Ready(Some(ended));
+        }
+        if self.is_empty() {
+            return Poll::Ready(None);
+        }
+        self.poll_deadline(context).map(Some)
+    }
+
+    /// The first that ran out of patience. All of them have the same, so the timer is set about once in that time.
+    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
+        loop {
+            let timer = match &mut self.timer {
+                Some(timer) => timer,
+                none => {
+                    let Some(first) = self.flying.values().map(|flying| flying.until).min() else {
+                        return Poll::Pending;
+                    };
+                    none.insert(Box::pin(sleep_until(first)))
+                }
+            };
+            if timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            let now = timer.deadline();
+            let late = |(number, flying): (&u64, &Flying)| (flying.until <= now).then_some(*number);
+            match self.flying.iter().filter_map(late).min() {
+                Some(number) => {
+                    self.flying.remove(&number);
+                    return Poll::Ready((number, Err(WriteError::DeadlineExceeded)));
+                }
+                None => self.timer = None,
+            }
+        }
     }
 }
 
-impl Submitted {
-    /// Waits for the outcome, for as long as the options allow from now on.
-    ///
-    /// # Errors
-    /// As [`Engine::write`].
-    pub async fn outcome(self) -> Result<Acknowledgement, WriteError> {
-        let Self { engine, passage, step, patience } = self;
-        let walked = tokio::time::timeout(patience, engine.walk_on(&passage, step));
-        walked.await.unwrap_or(Err(WriteError::DeadlineExceeded))
+/// Mostly this is done at once, and needs no timer.
+async fn enter(engine: &Engine, passage: &Passage, patience: Duration) -> Result<Step, WriteError> {
+    let mut entering = pin!(engine.enter(passage));
+    match futures_util::poll!(entering.as_mut()) {
+        Poll::Ready(step) => step,
+        Poll::Pending => timeout(patience, entering).await.unwrap_or(Err(WriteError::DeadlineExceeded)),
     }
+}
+
+fn walk_again(engine: Engine, number: u64, flying: Flying) -> BoxFuture<'static, Ended> {
+    Box::pin(async move {
+        let walked = timeout_at(flying.until, engine.walk(&flying.passage)).await;
+        (number, walked.unwrap_or(Err(WriteError::DeadlineExceeded)))
+    })
 }

@@ -22,19 +22,22 @@
 //! Must not know: how an order is agreed on, tasks, deadlines. Whoever waits brings his own.
 
 mod cache;
+mod fate;
 mod flight;
 
-use std::collections::HashMap;
+use std::collections::hash_map;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 
 use gapless_partition::{Outcome, RefusalCode, RequestDigest};
 use gapless_types::{ClientId, IdempotencyKey, NamespaceId, WorkspaceId};
 use thiserror::Error;
-use tokio::sync::watch;
 
 use self::cache::Cache;
-use self::flight::Fate;
+pub use self::fate::Arrivals;
+use self::fate::{Fate, Teller};
 pub use self::flight::{Answer, Flight, Proposed, Waiter};
+use crate::keyed::KeyedMap;
 use crate::log_time::LogTime;
 
 /// What tells one intended write from another.
@@ -114,7 +117,7 @@ struct Table {
     leads: bool,
     limits: RecallLimits,
     known: Cache,
-    in_flight: HashMap<WriteIdentity, Entry>,
+    in_flight: KeyedMap<WriteIdentity, Entry>,
     /// Tells flights of one key apart.
     next_flight: u64,
 }
@@ -123,7 +126,7 @@ struct Table {
 struct Entry {
     flight: u64,
     digest: RequestDigest,
-    fate: watch::Sender<Option<Fate>>,
+    fate: Teller,
 }
 
 /// A write and what became of it.
@@ -139,11 +142,13 @@ impl Table {
     fn decide(&mut self, decision: &Decision<'_>) -> Option<Entry> {
         let Decision { identity, digest, outcome, time } = *decision;
         if let Some((outcome, time)) = deciding(outcome, time) {
-            self.known.insert(identity.clone(), digest, outcome, time);
+            self.known.insert(identity, digest, outcome, time);
         }
         // Known and in flight change together, so that no lookup finds neither.
-        let entry = self.in_flight.get(identity)?;
-        (entry.digest == digest).then(|| self.in_flight.remove(identity)).flatten()
+        match self.in_flight.entry(identity.clone()) {
+            hash_map::Entry::Occupied(entry) if entry.get().digest == digest => Some(entry.remove()),
+            _ => None,
+        }
     }
 }
 
@@ -152,7 +157,7 @@ impl Recall {
     #[must_use]
     pub fn new(limits: RecallLimits) -> Self {
         let known = Cache::new(limits.outcomes, limits.outcome_bytes);
-        let table = Table { leads: false, limits, known, in_flight: HashMap::new(), next_flight: 0 };
+        let table = Table { leads: false, limits, known, in_flight: KeyedMap::default(), next_flight: 0 };
         Self { table: Arc::new(Mutex::new(table)) }
     }
 
@@ -181,24 +186,28 @@ impl Recall {
         if !table.leads {
             return Err(RecallRefused::NotLeading);
         }
-        if let Some(entry) = table.in_flight.get(identity) {
-            return Ok(Recalled::InFlight(Waiter::new(entry.fate.subscribe(), digest)));
-        }
-        match table.known.get(identity, window) {
+        let Table { known, in_flight, limits, next_flight, .. } = &mut *table;
+        let (flying, limit) = (in_flight.len(), limits.in_flight);
+        let vacant = match in_flight.entry(identity.clone()) {
+            hash_map::Entry::Vacant(vacant) => vacant,
+            hash_map::Entry::Occupied(entry) => {
+                return Ok(Recalled::InFlight(Waiter::new(entry.get().fate.awaited(), digest)));
+            }
+        };
+        match known.get(identity, window) {
             Some((known, outcome)) if known == digest => return Ok(Recalled::Known(outcome)),
             Some(_) => return Ok(Recalled::Reused),
             None => {}
         }
-        let limit = table.limits.in_flight;
-        if table.in_flight.len() >= limit {
+        if flying >= limit {
             return Err(RecallRefused::Full { limit });
         }
-        let (sender, receiver) = watch::channel(None);
-        let flight = table.next_flight;
-        table.next_flight += 1;
-        table.in_flight.insert(identity.clone(), Entry { flight, digest, fate: sender });
+        let fate = Teller::default();
+        let waiter = Waiter::new(fate.awaited(), digest);
+        let flight = *next_flight;
+        *next_flight += 1;
+        vacant.insert(Entry { flight, digest, fate });
         drop(table);
-        let waiter = Waiter::new(receiver, digest);
         Ok(Recalled::New(Flight::new(self.clone(), identity.clone(), flight, waiter)))
     }
 
@@ -227,9 +236,11 @@ impl Recall {
             }
         }
         drop(table);
+        let mut wakes = Vec::new();
         for (fate, decided) in told {
-            fate.send_replace(Some(decided));
+            fate.tell(decided, &mut wakes);
         }
+        wakes.into_iter().for_each(Waker::wake);
     }
 
     /// Keys in flight, also those that nobody waits for.
@@ -252,7 +263,7 @@ impl Recall {
         }
         let entry = table.in_flight.remove(identity).expect("it was there a moment ago");
         drop(table);
-        entry.fate.send_replace(Some(fate));
+        entry.fate.tell_now(fate);
     }
 
     fn forget(&self, leads: bool) {
@@ -264,7 +275,7 @@ impl Recall {
         // In the order in which they came, so that a simulation can be repeated.
         in_flight.sort_unstable_by_key(|entry| entry.flight);
         for entry in in_flight {
-            entry.fate.send_replace(Some(Fate::NotLeading));
+            entry.fate.tell_now(Fate::NotLeading);
         }
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use gapless_partition::{AtCap, Command, Outcome, Refusal, RefusalCode, RequestDigest, Violation, Write};
 use gapless_types::{ClientId, IdempotencyKey, PartitionId};
-use tracing::{Instrument, debug_span};
+use tokio::sync::mpsc::error::TrySendError;
+use tracing::{Instrument, Span, debug_span};
 
 use crate::admission;
 use crate::admission::Permit;
@@ -22,6 +23,9 @@ use crate::slot::PartitionState;
 /// How long a write waits that came to nothing twice: a leader that lost its quorum refuses at once whatever it is asked, and asking
 /// it without a pause would keep everybody else from being heard.
 const PAUSE_BEFORE_AGAIN: Duration = Duration::from_millis(10);
+
+/// Bytes of a command besides its payload, about: most have fewer.
+const ROOM_BESIDE_PAYLOAD: usize = 192;
 
 /// How a write is to be treated besides what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +85,13 @@ pub(crate) struct Passage {
     command: Bytes,
 }
 
+impl Passage {
+    /// The step between the proposal and the acknowledgement, in a trace.
+    pub(crate) fn commit_wait(&self) -> Span {
+        debug_span!("commit_wait", partition = %self.partition)
+    }
+}
+
 impl Engine {
     /// Writes: stores an event with all its numbers and changes, or says why it was refused. A retry with the same key gets the
     /// first outcome.
@@ -100,7 +111,7 @@ impl Engine {
         tokio::time::timeout(options.patience, corridor).await.unwrap_or(Err(WriteError::DeadlineExceeded))
     }
 
-    async fn walk(&self, passage: &Passage) -> Result<Acknowledgement, WriteError> {
+    pub(crate) async fn walk(&self, passage: &Passage) -> Result<Acknowledgement, WriteError> {
         let step = self.enter(passage).await?;
         self.walk_on(passage, step).await
     }
@@ -129,36 +140,52 @@ impl Engine {
 
     /// Step 8: the acknowledgement. What came to nothing on the way enters again.
     pub(crate) async fn walk_on(&self, passage: &Passage, step: Step) -> Result<Acknowledgement, WriteError> {
-        let counters = &self.node().counters;
         let (mut step, mut came_to_nothing) = (step, false);
         let acknowledgement = loop {
             let (waiter, joined) = match step {
                 Step::Known(acknowledgement) => break acknowledgement,
                 Step::Waits { waiter, joined } => (waiter, joined),
             };
-            let commit_wait = debug_span!("commit_wait", partition = %passage.partition);
-            match waiter.answer().instrument(commit_wait).await {
-                Answer::Outcome(outcome) => {
-                    counters.decided(&outcome);
-                    let acknowledgement = acknowledged(outcome);
-                    let duplicate = acknowledgement.duplicate || joined;
-                    break Acknowledgement { duplicate, ..acknowledgement };
-                }
-                Answer::Reused => break reused(),
-                Answer::NotLeading => return Err(self.not_taking_writes()),
-                // Nothing was written, and the key is free.
-                Answer::Again => {
-                    count(&counters.proposed_again);
-                    if std::mem::replace(&mut came_to_nothing, true) {
-                        tokio::time::sleep(PAUSE_BEFORE_AGAIN).await;
-                    }
-                    step = self.enter(passage).await?;
-                }
+            let answer = waiter.answer().instrument(passage.commit_wait()).await;
+            if let Some(acknowledged) = self.acknowledge(answer, joined) {
+                break acknowledged?;
             }
+            if std::mem::replace(&mut came_to_nothing, true) {
+                tokio::time::sleep(PAUSE_BEFORE_AGAIN).await;
+            }
+            step = self.enter(passage).await?;
         };
-        counters.answered(&acknowledgement);
-        acknowledgement.tell(passage.partition);
+        self.tell(passage, &acknowledgement);
         Ok(acknowledgement)
+    }
+
+    /// What an answer means for whoever wrote. None if nothing was written, and the key is free: it enters again.
+    pub(crate) fn acknowledge(
+        &self,
+        answer: Answer,
+        joined: bool,
+    ) -> Option<Result<Acknowledgement, WriteError>> {
+        let counters = &self.node().counters;
+        match answer {
+            Answer::Outcome(outcome) => {
+                counters.decided(&outcome);
+                let acknowledgement = acknowledged(outcome);
+                let duplicate = acknowledgement.duplicate || joined;
+                Some(Ok(Acknowledgement { duplicate, ..acknowledgement }))
+            }
+            Answer::Reused => Some(Ok(reused())),
+            Answer::NotLeading => Some(Err(self.not_taking_writes())),
+            Answer::Again => {
+                count(&counters.proposed_again);
+                None
+            }
+        }
+    }
+
+    /// The write is at the end of the corridor.
+    pub(crate) fn tell(&self, passage: &Passage, acknowledgement: &Acknowledgement) {
+        self.node().counters.answered(acknowledgement);
+        acknowledgement.tell(passage.partition);
     }
 
     /// Step 1, as far as it is the engine's: where the write goes, and that it can be decided at all.
@@ -178,7 +205,8 @@ impl Engine {
         let namespace = catalog.by_name(namespace).ok_or(WriteError::UnknownNamespace)?;
         let definition = namespace.schema.definition();
         let index = write.workspace.partition(definition.partitions);
-        let mut command = Vec::new();
+        // Room for everything that a write without operations says.
+        let mut command = Vec::with_capacity(write.payload.len() + ROOM_BESIDE_PAYLOAD);
         Command::encode_write(key, write, &mut command);
         let command = Bytes::from(command);
         let Ok(Command::Write(_, canonical)) = Command::decode(&command) else {
@@ -231,8 +259,14 @@ impl Engine {
         let permit = self.admit(passage).inspect_err(|error| node.counters.rejected(error))?;
         let submission = Submission { partition, command: passage.command.clone(), flight, permit };
         let propose = debug_span!("propose", partition = %partition);
-        let handed_over = self.requests().send(Request::Write(submission)).instrument(propose);
-        handed_over.await.map_err(|_| WriteError::Closing)
+        match self.requests().try_send(Request::Write(submission)) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Closed(_)) => Err(WriteError::Closing),
+            Err(TrySendError::Full(request)) => {
+                let handed_over = self.requests().send(request).instrument(propose);
+                handed_over.await.map_err(|_| WriteError::Closing)
+            }
+        }
     }
 
     /// Step 3.

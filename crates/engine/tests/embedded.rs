@@ -313,22 +313,29 @@ async fn a_stream_of_writes_does_not_wait_for_each_of_them() {
     let engine = open(&io).await;
     engine.define(shop(2)).await.unwrap();
     let before = engine.statistics().consensus.log.syncs;
-    let mut submitted = Vec::new();
+    let mut pipeline = engine.pipeline(WriteOptions::default());
     for number in 1..=500 {
-        submitted.push(engine.submit("shop", key(number), &sale(1), WriteOptions::default()).await.unwrap());
+        let submitted = pipeline.submit("shop", key(number), &sale(1)).await.unwrap();
+        assert_eq!(submitted + 1, number);
     }
-    let again = engine.submit("shop", key(7), &sale(1), WriteOptions::default()).await.unwrap();
-    for (number, write) in (1..).zip(submitted) {
-        let acknowledgement = write.outcome().await.unwrap();
-        assert_eq!(committed(&acknowledgement).numbers[0].1, number, "in the order of the submissions");
+    let again = pipeline.submit("shop", key(7), &sale(1)).await.unwrap();
+    assert_eq!(pipeline.len(), 501);
+    let mut ended = BTreeMap::new();
+    while let Some((number, written)) = pipeline.next().await {
+        assert!(ended.insert(number, written.unwrap()).is_none(), "each is told once");
     }
-    assert!(again.outcome().await.unwrap().duplicate);
+    assert!(ended.remove(&again).unwrap().duplicate);
+    for (number, acknowledgement) in (1..).zip(ended.values()) {
+        assert_eq!(committed(acknowledgement).numbers[0].1, number, "in the order of the submissions");
+    }
+    assert_eq!(ended.len(), 500);
     let statistics = engine.statistics();
     assert!(statistics.consensus.log.syncs - before < 500, "they share syncs");
     assert_eq!((statistics.in_flight, statistics.keys_in_flight, statistics.admitted_operations), (0, 0, 0));
     assert_eq!(statistics.recalled, 500);
     // Dropped on its way, it goes its way, and the retry gets its outcome.
-    drop(engine.submit("shop", key(501), &sale(1), WriteOptions::default()).await.unwrap());
+    pipeline.submit("shop", key(501), &sale(1)).await.unwrap();
+    drop(pipeline);
     let retried = write(&engine, 501, &sale(1)).await.unwrap();
     assert_eq!(committed(&retried).numbers[0].1, 501);
     engine.close().await;

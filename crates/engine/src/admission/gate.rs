@@ -1,6 +1,5 @@
 //! The gate itself: one short lock around what is in use, claimed and behind.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use super::pool::{Pool, Size};
 use super::{
     AdmissionError, AdmissionLimits, Backlog, Budget, Limit, LimitsError, Overloaded, Request, Scope, Signal,
 };
+use crate::keyed::KeyedMap;
 use crate::limits::MAX_COMMAND_BYTES;
 use crate::log_time::Clock;
 
@@ -32,9 +32,9 @@ struct State {
     node: Pool,
     node_backlog: Backlog,
     log_too_long: Option<LogLength>,
-    partitions: HashMap<PartitionId, PartitionState>,
+    partitions: KeyedMap<PartitionId, PartitionState>,
     /// One for a partition at most.
-    claims: HashMap<PartitionId, Claim>,
+    claims: KeyedMap<PartitionId, Claim>,
     /// No claim ends before this.
     claims_end: Duration,
 }
@@ -90,8 +90,8 @@ impl Admission {
             node,
             node_backlog: Backlog::default(),
             log_too_long: None,
-            partitions: HashMap::new(),
-            claims: HashMap::new(),
+            partitions: KeyedMap::default(),
+            claims: KeyedMap::default(),
             claims_end: Duration::MAX,
         };
         Ok(Self { shared: Arc::new(Shared { limits, clock, signal, state: Mutex::new(state) }) })

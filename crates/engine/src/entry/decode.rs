@@ -1,7 +1,5 @@
 //! Reading an entry. Takes any bytes and never panics; payloads are slices of what is read.
 
-use std::collections::HashMap;
-
 use bytes::{Buf, Bytes, TryGetError};
 use gapless_types::{GroupId, NamespaceId, PartitionId, PartitionIndex, PartitionOffset};
 
@@ -11,6 +9,7 @@ use super::{
     MAX_ENTRY_RECORDS, MachineVersion, PartitionCommand, RECORD_HEADER_BYTES, SAME_PAYLOAD, TERM, VERSION,
     WRITE,
 };
+use crate::keyed::KeyedMap;
 use crate::log_time::LogTime;
 
 impl Entry {
@@ -112,7 +111,7 @@ impl Take {
 
     fn records(&mut self, count: usize) -> Result<Vec<EntryRecord>, EntryError> {
         let mut records = Vec::with_capacity(count);
-        let mut last: HashMap<PartitionId, PartitionOffset> = HashMap::new();
+        let mut last: KeyedMap<PartitionId, PartitionOffset> = KeyedMap::default();
         for _ in 0..count {
             let malformed = self.malformed("record");
             let record = self.record(records.last())?;

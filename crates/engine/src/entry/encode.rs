@@ -1,7 +1,5 @@
 //! Writing an entry: records are appended to the bytes that are proposed, and nothing is copied after that.
 
-use std::collections::HashMap;
-
 use bytes::{BufMut, Bytes};
 use gapless_types::{GroupId, NamespaceId, PartitionId, PartitionIndex, PartitionOffset};
 
@@ -10,6 +8,7 @@ use super::{
     MAX_ENTRY_RECORDS, MachineVersion, PartitionCommand, PushError, RECORD_HEADER_BYTES, SAME_PAYLOAD, TERM,
     VERSION, WRITE,
 };
+use crate::keyed::KeyedMap;
 use crate::log_time::LogTime;
 
 /// Where the checksum stands.
@@ -22,7 +21,7 @@ pub struct EntryEncoder {
     records: u32,
     has_term: bool,
     /// The last offset of every partition in this entry.
-    last: HashMap<PartitionId, PartitionOffset>,
+    last: KeyedMap<PartitionId, PartitionOffset>,
     /// Where the payload of the record before lies, if that was a definition: what comes next may be the same.
     definition: Option<std::ops::Range<usize>>,
 }
@@ -40,7 +39,7 @@ impl EntryEncoder {
         bytes.put_u64_le(time.as_millis());
         bytes.put_u32_le(0); // the count of records
         debug_assert_eq!(bytes.len(), HEADER_BYTES);
-        Self { bytes, records: 0, has_term: false, last: HashMap::new(), definition: None }
+        Self { bytes, records: 0, has_term: false, last: KeyedMap::default(), definition: None }
     }
 
     /// How many records it has.

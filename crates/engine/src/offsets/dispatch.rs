@@ -1,8 +1,8 @@
 //! The dispatcher's side: `next` of every partition, as a function of the log.
 
-use std::collections::HashMap;
-
 use gapless_types::{LogIndex, PartitionId, PartitionOffset};
+
+use crate::keyed::KeyedMap;
 
 /// What becomes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Resume {
 /// `next` of every partition of a node.
 #[derive(Debug, Default)]
 pub struct Dispatch {
-    partitions: HashMap<PartitionId, Next>,
+    partitions: KeyedMap<PartitionId, Next>,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -9,12 +9,13 @@
 //!                               └── `next` is read from the dispatcher again ◀─────────┘
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use gapless_types::{PartitionId, PartitionOffset};
 use thiserror::Error;
 
 use super::Dispatch;
+use crate::keyed::KeyedMap;
 use crate::limits::MAX_BATCHES_IN_FLIGHT;
 
 /// Tells batches apart. Never used again, also not in a later term.
@@ -77,9 +78,9 @@ pub struct Proposer {
     state: State,
     next_batch: u64,
     /// Batches whose fate is not known, and how many records of which partition they have.
-    in_flight: BTreeMap<BatchId, HashMap<PartitionId, u64>>,
+    in_flight: BTreeMap<BatchId, KeyedMap<PartitionId, u64>>,
     /// Partitions with records in flight: how many, and the offset behind the last one.
-    reserved: HashMap<PartitionId, Reserved>,
+    reserved: KeyedMap<PartitionId, Reserved>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +91,12 @@ struct Reserved {
 
 impl Default for Proposer {
     fn default() -> Self {
-        Self { state: State::Following, next_batch: 0, in_flight: BTreeMap::new(), reserved: HashMap::new() }
+        Self {
+            state: State::Following,
+            next_batch: 0,
+            in_flight: BTreeMap::new(),
+            reserved: KeyedMap::default(),
+        }
     }
 }
 
@@ -135,8 +141,8 @@ impl Proposer {
             State::Leading if self.in_flight.len() >= MAX_BATCHES_IN_FLIGHT => return Err(NotNow::Full),
             State::Leading => {}
         }
-        let (mut offsets, mut counts) = (Vec::new(), HashMap::new());
-        let mut reserving: HashMap<PartitionId, PartitionOffset> = HashMap::new();
+        let (mut offsets, mut counts) = (Vec::new(), KeyedMap::default());
+        let mut reserving: KeyedMap<PartitionId, PartitionOffset> = KeyedMap::default();
         for partition in records {
             let next = match (reserving.get(&partition), self.reserved.get(&partition)) {
                 (Some(next), _) => *next,

@@ -2,14 +2,22 @@
 //!
 //! Retries come soon or never, so neither how often nor how recently a key was asked for says anything about the next time. A
 //! cache that keeps what is popular would drop the newest keys first, which are the ones that are retried.
+//!
+//! ```text
+//!  places: hash of the identity ──▶ number        kept: number ──▶ identity, outcome, ...   (oldest in front)
+//! ```
+//!
+//! Two identities with one hash cannot both be known: the older one is forgotten, as everything here may be.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
 use std::mem::size_of;
 use std::sync::Arc;
 
 use gapless_partition::{Outcome, RequestDigest};
 
 use super::{Window, WriteIdentity};
+use crate::keyed::{KeyedHash, KeyedMap};
 use crate::log_time::LogTime;
 
 #[derive(Debug)]
@@ -17,15 +25,18 @@ pub(super) struct Cache {
     most: usize,
     most_bytes: usize,
     bytes: usize,
-    known: HashMap<WriteIdentity, Known>,
-    /// Every insertion, oldest first; those that were replaced since have another number by now.
-    order: VecDeque<(WriteIdentity, u64)>,
-    next: u64,
+    hash: KeyedHash,
+    places: KeyedMap<u64, u64>,
+    /// Oldest first; empty where something newer of the same key was decided.
+    kept: VecDeque<Option<Known>>,
+    /// The number of the oldest.
+    first: u64,
 }
 
 #[derive(Debug)]
 struct Known {
-    number: u64,
+    hash: u64,
+    identity: WriteIdentity,
     digest: RequestDigest,
     outcome: Arc<Outcome>,
     time: LogTime,
@@ -34,11 +45,19 @@ struct Known {
 
 impl Cache {
     pub(super) fn new(most: usize, most_bytes: usize) -> Self {
-        Self { most, most_bytes, bytes: 0, known: HashMap::new(), order: VecDeque::new(), next: 0 }
+        Self {
+            most,
+            most_bytes,
+            bytes: 0,
+            hash: KeyedHash::default(),
+            places: KeyedMap::default(),
+            kept: VecDeque::new(),
+            first: 0,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.known.len()
+        self.places.len()
     }
 
     pub(super) fn get(
@@ -46,34 +65,39 @@ impl Cache {
         identity: &WriteIdentity,
         window: Window,
     ) -> Option<(RequestDigest, Arc<Outcome>)> {
-        let known = self.known.get(identity)?;
+        let number = *self.places.get(&self.hash.hash_one(identity))?;
+        let known = self.kept.get(self.place(number))?.as_ref()?;
         let age = window.now.as_millis().saturating_sub(known.time.as_millis());
-        (age < window.millis).then(|| (known.digest, known.outcome.clone()))
+        let counts = known.identity == *identity && age < window.millis;
+        counts.then(|| (known.digest, known.outcome.clone()))
     }
 
     pub(super) fn insert(
         &mut self,
-        identity: WriteIdentity,
+        identity: &WriteIdentity,
         digest: RequestDigest,
         outcome: Arc<Outcome>,
         time: LogTime,
     ) {
-        self.remove(&identity);
-        let bytes = weight(&identity, &outcome);
+        let hash = self.hash.hash_one(identity);
+        let bytes = weight(identity, &outcome);
+        let number = self.first + self.kept.len() as u64;
+        let before = match bytes > self.most_bytes || self.most == 0 {
+            true => self.places.remove(&hash),
+            false => self.places.insert(hash, number),
+        };
+        if let Some(before) = before {
+            let place = self.place(before);
+            self.drop_at(place);
+        }
         if bytes > self.most_bytes || self.most == 0 {
             return;
         }
-        let number = self.next;
-        self.next += 1;
         self.bytes += bytes;
-        self.order.push_back((identity.clone(), number));
-        self.known.insert(identity, Known { number, digest, outcome, time, bytes });
-        while self.known.len() > self.most || self.bytes > self.most_bytes || self.order.len() > self.most * 2
-        {
-            let Some((oldest, number)) = self.order.pop_front() else { break };
-            if self.known.get(&oldest).is_some_and(|known| known.number == number) {
-                self.remove(&oldest);
-            }
+        let identity = identity.clone();
+        self.kept.push_back(Some(Known { hash, identity, digest, outcome, time, bytes }));
+        while self.len() > self.most || self.bytes > self.most_bytes || self.kept.len() > self.most * 2 {
+            self.forget_oldest();
         }
     }
 
@@ -81,10 +105,22 @@ impl Cache {
         *self = Self::new(self.most, self.most_bytes);
     }
 
-    fn remove(&mut self, identity: &WriteIdentity) {
-        if let Some(known) = self.known.remove(identity) {
-            self.bytes -= known.bytes;
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.drop_at(0) {
+            self.places.remove(&oldest.hash);
         }
+        self.kept.pop_front();
+        self.first += 1;
+    }
+
+    fn drop_at(&mut self, place: usize) -> Option<Known> {
+        let known = self.kept.get_mut(place)?.take()?;
+        self.bytes -= known.bytes;
+        Some(known)
+    }
+
+    fn place(&self, number: u64) -> usize {
+        usize::try_from(number - self.first).expect("it is one of those that are kept")
     }
 
     #[cfg(test)]
@@ -93,10 +129,10 @@ impl Cache {
     }
 }
 
-/// About how much memory an outcome takes. The key is there twice.
+/// About how much memory an outcome takes.
 fn weight(identity: &WriteIdentity, outcome: &Outcome) -> usize {
-    let key = 2 * size_of::<WriteIdentity>() + identity.client.as_str().len();
-    key + size_of::<Known>() + outcome_weight(outcome)
+    let place = 2 * size_of::<u64>();
+    place + size_of::<Option<Known>>() + identity.client.as_str().len() + outcome_weight(outcome)
 }
 
 fn outcome_weight(outcome: &Outcome) -> usize {

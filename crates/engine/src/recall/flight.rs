@@ -1,23 +1,13 @@
 //! A key in flight: who owns it, who waits for it, and what they are told.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use gapless_partition::{Outcome, RequestDigest};
-use tokio::sync::watch;
 
-use super::{Decision, Recall, WriteIdentity, uses_its_key};
+use super::fate::{Arrivals, Awaited, Fate};
+use super::{Decision, Recall, WriteIdentity};
 use crate::log_time::LogTime;
-
-/// What became of a flight.
-#[derive(Clone, Debug)]
-pub(super) enum Fate {
-    /// The request with this digest got this outcome.
-    Decided { digest: RequestDigest, outcome: Arc<Outcome> },
-    /// It was not committed and never will be.
-    Vanished,
-    /// Nobody here will know.
-    NotLeading,
-}
 
 /// What somebody who waited is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,38 +108,29 @@ impl Proposed {
 /// Waits for the fate of a key in flight. Any number can wait; dropping one takes nothing from the others.
 #[derive(Clone, Debug)]
 pub struct Waiter {
-    fate: watch::Receiver<Option<Fate>>,
+    awaited: Arc<Awaited>,
     digest: RequestDigest,
 }
 
 impl Waiter {
-    pub(super) fn new(fate: watch::Receiver<Option<Fate>>, digest: RequestDigest) -> Self {
-        Self { fate, digest }
+    pub(super) fn new(awaited: Arc<Awaited>, digest: RequestDigest) -> Self {
+        Self { awaited, digest }
     }
 
     /// Waits until the fate is known, on any runtime. Can be dropped at any time.
-    pub async fn answer(mut self) -> Answer {
-        match self.fate.wait_for(Option::is_some).await {
-            Ok(fate) => answer(fate.as_ref(), self.digest),
-            // The table is gone without a word: the node is shutting down.
-            Err(_) => Answer::NotLeading,
-        }
+    pub async fn answer(self) -> Answer {
+        let mut place = None;
+        poll_fn(|context| self.awaited.poll(self.digest, &mut place, context)).await
+    }
+
+    /// The answer comes into a queue, under this number.
+    pub fn forward(self, arrivals: &Arc<Arrivals>, number: u64) {
+        self.awaited.forward(self.digest, arrivals, number);
     }
 
     /// The answer, if the fate is known.
     #[must_use]
     pub fn try_answer(&self) -> Option<Answer> {
-        let fate = self.fate.borrow();
-        fate.is_some().then(|| answer(fate.as_ref(), self.digest))
-    }
-}
-
-fn answer(fate: Option<&Fate>, asked: RequestDigest) -> Answer {
-    match fate {
-        Some(Fate::Decided { digest, outcome }) if *digest == asked => Answer::Outcome(outcome.clone()),
-        Some(Fate::Decided { outcome, .. }) if uses_its_key(outcome) => Answer::Reused,
-        // The first one was refused because the key had been used before, perhaps for this very request.
-        Some(Fate::Decided { .. } | Fate::Vanished) => Answer::Again,
-        Some(Fate::NotLeading) | None => Answer::NotLeading,
+        self.awaited.get(self.digest)
     }
 }

@@ -2,8 +2,10 @@
 
 mod model;
 
+use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
@@ -193,6 +195,50 @@ fn a_recall_that_goes_away_leaves_nobody_waiting() {
     drop(flight.proposed());
     drop(recall);
     assert_eq!(poll(waiter), Poll::Ready(Answer::NotLeading));
+}
+
+/// Counts how often somebody is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn whoever_waits_for_many_gets_them_in_one_queue_and_is_woken_once() {
+    let recall = leading();
+    let arrivals = Arc::<Arrivals>::default();
+    let woken = Arc::<Woken>::default();
+    let waker = Waker::from(woken.clone());
+    let mut context = Context::from_waker(&waker);
+    let flights: Vec<_> = (1..=3).map(|key| fly(&recall, key, 1)).collect();
+    for (flight, number) in flights.iter().zip([10, 20, 30]) {
+        flight.waiter().forward(&arrivals, number);
+    }
+    // Beside them somebody waits for the second alone, and the queue for a reuse of its key.
+    let mut alone = pin!(wait(&recall, 2, 1).answer());
+    assert!(alone.as_mut().poll(&mut context).is_pending());
+    wait(&recall, 2, 2).forward(&arrivals, 40);
+    let mut came = VecDeque::new();
+    assert!(arrivals.poll_take(&context, &mut came).is_pending());
+    let told: Vec<_> =
+        flights.into_iter().map(|flight| (flight.proposed(), outcome("done"), LogTime::ZERO)).collect();
+    Proposed::all_decided(&told);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 2, "the queue once, and the one beside it");
+    assert_eq!(alone.as_mut().poll(&mut context), Poll::Ready(Answer::Outcome(outcome("done"))));
+    assert!(arrivals.poll_take(&context, &mut came).is_ready());
+    let done = || Answer::Outcome(outcome("done"));
+    assert_eq!(came, [(10, done()), (20, done()), (40, Answer::Reused), (30, done())]);
+    // What is known already comes at once, and behind what was not taken yet.
+    let flight = fly(&recall, 4, 1);
+    let late = flight.waiter();
+    drop(flight);
+    late.forward(&arrivals, 50);
+    assert!(arrivals.poll_take(&context, &mut came).is_ready());
+    assert_eq!(came.back(), Some(&(50, Answer::Again)));
 }
 
 #[test]

@@ -14,12 +14,12 @@ mod projections;
 mod storm;
 mod time;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gapless_engine::{Consistency, WriteError};
+use gapless_engine::{Consistency, WriteError, WriteOptions};
 
-use harness::{Cluster, check_history, committed, eventually, sale, try_write, view};
+use harness::{Cluster, check_history, committed, eventually, key, sale, try_write, view};
 
 #[tokio::test(start_paused = true)]
 async fn every_node_has_the_same_and_followers_serve_what_they_were_asked_to_have() {
@@ -88,6 +88,41 @@ async fn writes_in_flight_when_the_leader_dies_are_written_once() {
         for number in 100..140 {
             let acknowledgement = cluster.write(number, &sale(0)).await;
             let numbers = committed(&acknowledgement).clone();
+            let first = acknowledged.entry(number).or_insert_with(|| numbers.clone());
+            assert_eq!(*first, numbers, "seed {seed}: a retry gets the first outcome");
+        }
+        cluster.start(leader).await;
+        cluster.agree().await;
+        let now = cluster.leader().await;
+        check_history(&cluster.engine(now), 0, &acknowledged).await;
+        cluster.close_all().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_writes_whose_leader_dies_tells_of_each_and_writes_none_twice() {
+    for seed in 11..=16 {
+        let mut cluster = Cluster::found(3, seed).await;
+        cluster.define(2).await;
+        let leader = cluster.leader().await;
+        let mut pipeline = cluster.engine(leader).pipeline(WriteOptions { patience: Duration::from_secs(3) });
+        for number in 0..60 {
+            assert_eq!(pipeline.submit("shop", key(number), &sale(0)).await.unwrap(), number);
+        }
+        // As far as chance lets them get.
+        tokio::time::sleep(Duration::from_micros(300 * (seed - 10))).await;
+        cluster.kill(leader).await;
+        let (mut told, mut acknowledged) = (BTreeSet::new(), BTreeMap::new());
+        while let Some((number, ended)) = pipeline.next().await {
+            assert!(told.insert(number), "seed {seed}: {number} is told once");
+            if let Ok(acknowledgement) = ended {
+                acknowledged.insert(number, committed(&acknowledgement).clone());
+            }
+        }
+        assert_eq!(told.len(), 60, "seed {seed}: nobody is left waiting");
+        assert!(pipeline.is_empty());
+        for number in 0..60 {
+            let numbers = committed(&cluster.write(number, &sale(0)).await).clone();
             let first = acknowledged.entry(number).or_insert_with(|| numbers.clone());
             assert_eq!(*first, numbers, "seed {seed}: a retry gets the first outcome");
         }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use gapless_engine::{Consistency, Engine, ReadOptions, WriteError};
+use gapless_engine::{Consistency, Engine, ReadOptions, WriteError, WriteOptions};
 use gapless_partition::Entry;
 use gapless_store::{Batch, Budget, Offset, Store, Synced};
 use gapless_types::WorkspaceId;
 
 use crate::disk::{Disk, Trouble};
-use crate::harness::{eventually, sale, shop, shop_named, try_write, view};
+use crate::harness::{eventually, key, sale, shop, shop_named, try_write, view};
 use crate::{
     Acknowledged, PATIENT, becomes, config, directory, discard_store, found, is_failed, is_serving, open,
     partition, partition_dir, report, state,
@@ -83,6 +83,40 @@ async fn a_disk_without_room_for_one_partition_costs_a_checkpoint_and_nothing_el
     })
     .await;
     acknowledged.check(&engine).await;
+    engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_stream_those_that_wait_for_a_stalled_disk_run_out_of_patience_and_the_others_are_answered() {
+    let disk = Disk::default();
+    let engine = found(&disk, 4).await;
+    let mut acknowledged = Acknowledged::default();
+    acknowledged.write_all(&engine, 0..20, &[1]).await;
+    disk.hurt(&directory(1), Trouble::Stalls);
+    eventually("it waits for its disk", || disk.stalled() > 0).await;
+    let mut pipeline = engine.pipeline(WriteOptions { patience: Duration::from_millis(300) });
+    for number in 100..140 {
+        let workspace = if number % 2 == 0 { 1 } else { 2 };
+        pipeline.submit("shop", key(number), &sale(workspace)).await.unwrap();
+    }
+    let (mut answered, mut late) = (0, 0);
+    while let Some((number, ended)) = pipeline.next().await {
+        match ended {
+            Ok(_) => answered += u64::from(number % 2 == 1),
+            Err(error) => {
+                assert_eq!(error, WriteError::DeadlineExceeded);
+                late += u64::from(number % 2 == 0);
+            }
+        }
+    }
+    assert_eq!((answered, late), (20, 20), "ISO-1");
+    disk.heal(&directory(1));
+    for number in 100..140 {
+        let workspace = if number % 2 == 0 { 1 } else { 2 };
+        acknowledged.insist(&engine, number, workspace).await;
+    }
+    acknowledged.check(&engine).await;
+    assert_eq!(engine.in_flight(), 0);
     engine.close().await;
 }
 
