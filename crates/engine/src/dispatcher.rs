@@ -224,8 +224,10 @@ impl Machine for Dispatcher {
         drop(core);
         let now = node.clock.monotonic();
         for (partition, commands) in delivered {
-            if let Some(slot) = node.slot(partition) {
-                slot.push(Work { index, time, commands }, now);
+            if let Some(slot) = node.slot(partition)
+                && slot.push(Work { index, time, commands }, now)
+            {
+                worker::begin_turn(node.clone(), slot);
             }
         }
         for (slot, feed) in feeds {

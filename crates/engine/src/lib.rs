@@ -53,6 +53,7 @@ mod slot;
 mod snapshot;
 mod statistics;
 mod subscription;
+mod telling;
 pub mod verify;
 pub mod watermarks;
 mod worker;

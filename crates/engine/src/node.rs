@@ -32,6 +32,7 @@ use crate::recall::Recall;
 use crate::reports::Others;
 use crate::retention::Domain;
 use crate::slot::{PartitionState, QueueLimits, Slot};
+use crate::telling::Telling;
 use crate::watermarks::Watermarks;
 use crate::workers::Workers;
 
@@ -58,6 +59,7 @@ pub(crate) struct Node {
     pub(crate) recall: Recall,
     pub(crate) admission: Admission,
     pub(crate) acks: Acks,
+    pub(crate) telling: Telling,
     pub(crate) counters: Counters,
     /// The domains of this node.
     pub(crate) projections: Projections,
@@ -212,6 +214,7 @@ impl Node {
             recall: Recall::new(config.recall),
             admission,
             acks: Acks::default(),
+            telling: Telling::default(),
             counters: Counters::default(),
             projections: Projections::default(),
             requests: SetOnce::new(),

@@ -14,6 +14,7 @@
 //!
 //! Must not know: what commands mean, how an order is agreed on.
 
+use std::any::Any;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,10 +26,14 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 mod queue;
 
-use queue::Queue;
 pub(crate) use queue::{Backlog, Mark, Marked, Step, Work};
+use queue::{Next, Queue, Turn};
 
 use crate::watermarks::Incarnation;
+use crate::worker::End;
+
+/// Why a job did not come to its end, or what it panicked with.
+pub(crate) type BrokenOff = Result<End, Box<dyn Any + Send>>;
 
 /// What may wait for one partition; with more, it is detached and reads from the replicated log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +87,8 @@ pub(crate) struct Slot {
     limits: QueueLimits,
     queue: Mutex<Queue>,
     pub(crate) wake: Notify,
+    /// Why the last job that applied did not come to its end; it has kept the turn.
+    broken_off: Mutex<Option<BrokenOff>>,
     /// The first half of opening, until the second takes it over.
     pub(crate) opening: Mutex<Option<Opening>>,
     pub(crate) partition: Mutex<Option<Partition>>,
@@ -108,6 +115,7 @@ impl Slot {
             limits,
             queue: Mutex::default(),
             wake: Notify::new(),
+            broken_off: Mutex::default(),
             opening: Mutex::default(),
             partition: Mutex::default(),
             state: watch::Sender::new(PartitionState::Actualizing),
@@ -144,10 +152,76 @@ impl Slot {
         self.readers.clone().acquire_owned().await.expect("nobody closes it")
     }
 
-    /// Takes in what an entry has for the partition.
-    pub(crate) fn push(&self, work: Work, now: Duration) {
-        self.queue().push(work, now, &self.limits);
+    /// Takes in what an entry has for the partition. Whether that begins a turn: whoever pushed it has what is queued applied.
+    pub(crate) fn push(&self, work: Work, now: Duration) -> bool {
+        let mut queue = self.queue();
+        queue.push(work, now, &self.limits);
+        let begins = queue.begin_turn();
+        // Whoever has the turn looks again before he gives it back.
+        let is_noticed = begins || queue.turn == Turn::Taken;
+        drop(queue);
+        if !is_noticed {
+            self.wake.notify_one();
+        }
+        begins
+    }
+
+    /// What is queued is applied by whoever pushes it, from now on.
+    pub(crate) fn open_turns(&self) {
+        self.queue().turn = Turn::Free;
+    }
+
+    /// What is queued is not applied until turns are open again.
+    pub(crate) fn close_turns(&self) {
+        self.queue().turn = Turn::Closed;
+    }
+
+    /// The next slice of a turn. Without one, the turn is over, and the task of the partition is told if it has something to do.
+    pub(crate) fn next_slice(&self) -> Option<Vec<Work>> {
+        let is_closing = self.is_closing();
+        let mut queue = self.queue();
+        assert_eq!(queue.turn, Turn::Taken, "one apply is in flight per partition");
+        let next = queue.next();
+        if next == Next::Apply && !is_closing {
+            return Some(queue.slice());
+        }
+        queue.end_turn();
+        drop(queue);
+        if next != Next::Nothing || is_closing {
+            self.wake.notify_one();
+        }
+        None
+    }
+
+    /// A job could not apply what it had. It keeps the turn, and the task is told.
+    pub(crate) fn break_off(&self, why: BrokenOff) {
+        *self.broken_off.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
         self.wake.notify_one();
+    }
+
+    /// Why a job could not apply what it had.
+    pub(crate) fn take_broken_off(&self) -> Option<BrokenOff> {
+        self.broken_off.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// What the task does next, for which it has the turn. None while somebody else has it, or if there is nothing to do.
+    pub(crate) fn take_step(&self) -> Option<Step> {
+        self.queue().take_step()
+    }
+
+    /// The task has done its step.
+    pub(crate) fn end_step(&self) {
+        self.queue().end_turn();
+    }
+
+    /// The task takes the turn and keeps it. Whether it could: somebody else may have it, and tells when he is done.
+    pub(crate) fn take_last_turn(&self) -> bool {
+        let mut queue = self.queue();
+        let could = queue.turn != Turn::Taken;
+        if could {
+            queue.turn = Turn::Closed;
+        }
+        could
     }
 
     /// Asks for the state behind an entry, which was dispatched, while the next one was not.
@@ -157,8 +231,13 @@ impl Slot {
     }
 
     pub(crate) fn request_checkpoint(&self) {
-        self.queue().wants_checkpoint = true;
-        self.wake.notify_one();
+        let mut queue = self.queue();
+        queue.wants_checkpoint = true;
+        let is_noticed = queue.turn == Turn::Taken;
+        drop(queue);
+        if !is_noticed {
+            self.wake.notify_one();
+        }
     }
 
     /// Forgets what is queued: from this entry on everything is read from the replicated log.
@@ -179,11 +258,6 @@ impl Slot {
     /// A mark that could not be served now comes first again.
     pub(crate) fn put_back(&self, mark: Mark) {
         self.queue().marks.push_front(mark);
-    }
-
-    /// What the worker does next.
-    pub(crate) fn next_step(&self) -> Step {
-        self.queue().next_step()
     }
 
     /// Everything up to `read` was read from the replicated log and applied. Attached again if nothing was dispatched behind it.

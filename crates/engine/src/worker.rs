@@ -1,4 +1,5 @@
-//! Steps 6 and 7 of the corridor for one partition: a task that takes what is next and has it applied, one slice at a time.
+//! Steps 6 and 7 of the corridor for one partition: what is queued is applied in turns, one slice at a time, on threads that may wait
+//! for a disk. A task looks after everything else: opening, catching up, checkpoints, failures.
 //!
 //! ```text
 //!  opening ──▶ serving ◀──▶ catching up          failed: opened again after a while, and read on from the replicated log
@@ -13,19 +14,19 @@
 //!
 //! Must not know: other partitions.
 
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, PoisonError};
 
 use gapless_partition::{ApplyError, Partition, Record};
 use gapless_types::PartitionId;
 use gapless_types::mistakes::{Mistake, makes};
-use tokio::task::JoinHandle;
 
 use crate::acks::Decided;
 use crate::counters::count;
 use crate::log_time::LogTime;
 use crate::node::Node;
 use crate::slot::{Applied, PartitionState, Slot, Step, Work};
+use crate::telling::Telling;
 use crate::watermarks::Reach;
 
 mod catching_up;
@@ -44,7 +45,8 @@ pub(crate) fn start(node: Arc<Node>, slot: Arc<Slot>) {
 }
 
 /// Why serving ended.
-enum End {
+#[derive(Debug)]
+pub(crate) enum End {
     Closing,
     Failed(String),
     Quarantined(String),
@@ -140,84 +142,103 @@ async fn open(node: &Arc<Node>, slot: &Arc<Slot>, first: bool) -> Result<(), End
 }
 
 async fn serve(node: &Arc<Node>, slot: &Arc<Slot>) -> End {
+    slot.open_turns();
+    let end = take_turns(node, slot).await;
+    slot.close_turns();
+    end
+}
+
+/// What is queued is applied by jobs, one after the other, which whoever queues it has begun. The task does the rest in between.
+async fn take_turns(node: &Arc<Node>, slot: &Arc<Slot>) -> End {
     loop {
-        if slot.is_closing() {
+        if let Some(broken_off) = slot.take_broken_off() {
+            return broken_off.unwrap_or_else(|panic| resume_unwind(panic));
+        }
+        if slot.is_closing() && slot.take_last_turn() {
             return End::Closing;
         }
-        let served = match slot.next_step() {
-            Step::Idle => {
+        let step = if slot.is_closing() { None } else { slot.take_step() };
+        let done = match step {
+            None => {
                 slot.wake.notified().await;
-                Ok(())
+                continue;
             }
-            Step::Apply(slice) => apply(node, slot, slice).await,
-            Step::CatchUp(from) => catch_up(node, slot, from).await,
-            Step::Checkpoint => checkpoint(node, slot).await,
-            Step::Mark(mark) => take_mark(node, slot, mark).await,
+            Some(Step::Apply) => {
+                begin_turn(node.clone(), slot.clone());
+                continue;
+            }
+            Some(Step::CatchUp(from)) => catch_up(node, slot, from).await,
+            Some(Step::Checkpoint) => checkpoint(node, slot).await,
+            Some(Step::Mark(mark)) => take_mark(node, slot, mark).await,
         };
-        if let Err(end) = served {
+        if let Err(end) = done {
             return end;
         }
+        slot.end_step();
     }
 }
 
+/// Has what is queued for a partition applied, by whoever has got the turn to do so.
+pub(crate) fn begin_turn(node: Arc<Node>, slot: Arc<Slot>) {
+    let (workers, runtime) = (node.workers.clone(), node.runtime.clone());
+    workers.submit(&runtime, move || take_turn(node, slot));
+}
+
+/// Applies slice by slice, as long as there is something to apply and nobody else wants the thread.
+fn take_turn(node: Arc<Node>, slot: Arc<Slot>) {
+    let applied = catch_unwind(AssertUnwindSafe(|| {
+        while let Some(slice) = slot.next_slice() {
+            apply_slice(&node, &slot, slice)?;
+            if node.workers.are_wanted() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }));
+    match applied {
+        Ok(Ok(false)) => {}
+        Ok(Ok(true)) => begin_turn(node, slot),
+        Ok(Err(end)) => slot.break_off(Ok(end)),
+        Err(panic) => slot.break_off(Err(panic)),
+    }
+}
+
+/// Applies a slice that did not come through the queue; the task has the turn.
 async fn apply(node: &Arc<Node>, slot: &Arc<Slot>, slice: Vec<Work>) -> Result<(), End> {
     let job = {
         let (node, slot) = (node.clone(), slot.clone());
         move || apply_slice(&node, &slot, slice)
     };
-    let (mut telling, end) = node.workers.run(job).await;
-    telling.tell();
-    telling.end().await;
-    end
+    node.workers.run(job).await
 }
 
-/// Outcomes on their way to those who wait for them. They are told on the threads of the runtime, because waking a task costs much
-/// more elsewhere, and the first of many while the others are applied: writers of a slice would otherwise come back all at once,
-/// and wait while nothing is applied for what they write next.
-struct Telling {
-    node: Arc<Node>,
-    partition: PartitionId,
-    decided: Vec<Decided>,
-    told: Vec<JoinHandle<()>>,
-}
-
-/// Outcomes that are told together while others are applied.
+/// Outcomes that are told together while others are applied: writers of a slice would otherwise come back all at once, and wait
+/// while nothing is applied for what they write next.
 const TOLD_TOGETHER: usize = 64;
 
-impl Telling {
-    fn new(node: &Arc<Node>, partition: PartitionId) -> Self {
-        Self { node: node.clone(), partition, decided: Vec::new(), told: Vec::new() }
-    }
+/// Outcomes of a slice on their way to those who wait for them. What was applied is told, whatever becomes of the rest.
+struct Outcomes<'a> {
+    node: &'a Arc<Node>,
+    partition: PartitionId,
+    decided: Vec<Decided>,
+}
 
+impl Outcomes<'_> {
     fn push(&mut self, decided: Decided) {
-        if self.decided.len() >= TOLD_TOGETHER && self.node.workers.are_threads() {
-            let (node, partition) = (self.node.clone(), self.partition);
-            let decided = std::mem::replace(&mut self.decided, Vec::with_capacity(TOLD_TOGETHER));
-            let told = self.node.runtime.spawn(async move { node.acks.decided(partition, decided) });
-            self.told.push(told);
+        if self.decided.len() >= TOLD_TOGETHER {
+            self.tell();
+            self.decided.reserve(TOLD_TOGETHER);
         }
         self.decided.push(decided);
     }
 
-    /// Tells what is left.
     fn tell(&mut self) {
-        self.node.acks.decided(self.partition, std::mem::take(&mut self.decided));
-    }
-
-    /// Ends when all are told.
-    async fn end(self) {
-        for told in self.told {
-            if let Err(error) = told.await
-                && let Ok(panic) = error.try_into_panic()
-            {
-                resume_unwind(panic);
-            }
-        }
+        Telling::tell_soon(self.node, self.partition, std::mem::take(&mut self.decided));
     }
 }
 
-/// Applies a slice of the log and moves the marks. What became of it, as far as it was applied.
-fn apply_slice(node: &Arc<Node>, slot: &Slot, slice: Vec<Work>) -> (Telling, Result<(), End>) {
+/// Applies a slice of the log and moves the marks.
+fn apply_slice(node: &Arc<Node>, slot: &Slot, slice: Vec<Work>) -> Result<(), End> {
     let mut guard = slot.partition();
     let partition = guard.as_mut().expect("a partition that serves is open");
     // Writes share a slice, so this is a trace of its own; partition and log index join it to theirs.
@@ -229,8 +250,8 @@ fn apply_slice(node: &Arc<Node>, slot: &Slot, slice: Vec<Work>) -> (Telling, Res
         records = slice.iter().map(|work| work.commands.len()).sum::<usize>(),
     )
     .entered();
-    let mut telling = Telling::new(node, slot.id);
-    let applied = slice.into_iter().try_for_each(|work| apply_work(partition, work, &mut telling));
+    let mut outcomes = Outcomes { node, partition: slot.id, decided: Vec::new() };
+    let applied = slice.into_iter().try_for_each(|work| apply_work(partition, work, &mut outcomes));
     let end = applied.map_err(|error| end_of(&error));
     let wants_checkpoint = end.is_ok() && partition.wants_checkpoint();
     if let Some(reach) = reach_of(partition) {
@@ -247,21 +268,22 @@ fn apply_slice(node: &Arc<Node>, slot: &Slot, slice: Vec<Work>) -> (Telling, Res
     }
     report(slot, partition);
     drop(guard);
+    outcomes.tell();
     if wants_checkpoint {
         slot.request_checkpoint();
     }
-    (telling, end)
+    end
 }
 
-fn apply_work(partition: &mut Partition, work: Work, telling: &mut Telling) -> Result<(), ApplyError> {
+fn apply_work(partition: &mut Partition, work: Work, outcomes: &mut Outcomes<'_>) -> Result<(), ApplyError> {
     let Work { index, mut time, commands, .. } = work;
     if makes(Mistake::OwnClockAtApply) {
-        time = LogTime::ZERO.after(telling.node.clock.wall());
+        time = LogTime::ZERO.after(outcomes.node.clock.wall());
     }
     for (offset, command) in commands {
         let record = Record { offset, log_index: index, time: time.as_millis(), command: &command };
         let outcome = partition.apply(&record)?;
-        telling.push(Decided { offset, command, time, outcome });
+        outcomes.push(Decided { offset, command, time, outcome });
     }
     Ok(())
 }
@@ -279,6 +301,8 @@ async fn close(node: &Arc<Node>, slot: &Arc<Slot>) {
     let job = {
         let (node, slot) = (node.clone(), slot.clone());
         move || {
+            // Whoever waits for an outcome that there is gets it.
+            node.telling.tell(&node.acks);
             let partition = slot.partition().take();
             if slot.is_abandoned() {
                 drop(partition);

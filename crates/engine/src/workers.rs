@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use self::pool::Pool;
@@ -31,9 +32,21 @@ impl Workers {
         Ok(Workers::Threads(Arc::new(Pool::new(width)?)))
     }
 
-    /// Whether jobs run beside the task that asks for them.
-    pub(crate) fn are_threads(&self) -> bool {
-        matches!(self, Workers::Threads(_))
+    /// Runs a job soon. It must not panic.
+    pub(crate) fn submit(&self, runtime: &Handle, job: impl FnOnce() + Send + 'static) {
+        match self {
+            Workers::Threads(threads) => threads.submit(job),
+            // Not here and now: whoever asks may hold something that the job needs.
+            Workers::InPlace => drop(runtime.spawn(async move { job() })),
+        }
+    }
+
+    /// Whether other jobs wait while one runs.
+    pub(crate) fn are_wanted(&self) -> bool {
+        match self {
+            Workers::Threads(threads) => threads.has_jobs(),
+            Workers::InPlace => true,
+        }
     }
 
     /// Runs a job to its end. One that panics does so here.

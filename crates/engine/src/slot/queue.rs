@@ -49,15 +49,37 @@ pub(crate) struct Marked {
     pub(crate) view: gapless_partition::View,
 }
 
-/// What the worker does next.
+/// What the task of the partition does next.
 #[derive(Debug)]
 pub(crate) enum Step {
     Mark(Mark),
-    Apply(Vec<Work>),
+    /// Have what is queued applied: the turn goes to whoever does it.
+    Apply,
     /// Read from the replicated log, from here on.
     CatchUp(LogIndex),
     Checkpoint,
-    Idle,
+}
+
+/// The same, before it is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Mark,
+    Apply,
+    CatchUp(LogIndex),
+    Checkpoint,
+    Nothing,
+}
+
+/// Who works on the partition: one at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Its task alone, while it is opened, failed or closed.
+    #[default]
+    Closed,
+    /// Nobody: whoever comes first takes it.
+    Free,
+    /// Its task, or a job that applies.
+    Taken,
 }
 
 /// What waits.
@@ -76,6 +98,7 @@ pub(super) struct Queue {
     detachments: u64,
     /// Nothing is written any more.
     pub(super) abandoned: bool,
+    pub(super) turn: Turn,
 }
 
 impl Queue {
@@ -100,27 +123,60 @@ impl Queue {
     }
 
     /// What comes next: a mark in front of everything else, then what is queued, then what has to be read from the replicated log.
-    pub(super) fn next_step(&mut self) -> Step {
+    pub(super) fn next(&self) -> Next {
         let next = self.work.front().map(|(_, work)| work.index).or(self.detached);
         if let Some(mark) = self.marks.front()
             && next.is_none_or(|next| mark.at < next)
         {
-            return Step::Mark(self.marks.pop_front().expect("there is one"));
+            return Next::Mark;
         }
-        if self.work.is_empty() {
-            if let Some(from) = self.detached {
-                return Step::CatchUp(from);
-            }
+        match (self.work.is_empty(), self.detached) {
+            (true, Some(from)) => Next::CatchUp(from),
+            // Under load a checkpoint comes between two slices: otherwise it never would.
+            _ if self.wants_checkpoint => Next::Checkpoint,
+            (true, None) => Next::Nothing,
+            (false, _) => Next::Apply,
+        }
+    }
+
+    /// Takes the turn for whoever applies what is queued, if that comes next and nobody has it.
+    pub(super) fn begin_turn(&mut self) -> bool {
+        let begins = self.turn == Turn::Free && self.next() == Next::Apply;
+        if begins {
+            self.turn = Turn::Taken;
+        }
+        begins
+    }
+
+    pub(super) fn end_turn(&mut self) {
+        assert_eq!(self.turn, Turn::Taken, "one apply is in flight per partition");
+        self.turn = Turn::Free;
+        if self.detached.is_none() {
             self.taken_since = None;
-            return match std::mem::take(&mut self.wants_checkpoint) {
-                true => Step::Checkpoint,
-                false => Step::Idle,
-            };
         }
-        // Under load a checkpoint comes between two slices: otherwise it never would.
-        if std::mem::take(&mut self.wants_checkpoint) {
-            return Step::Checkpoint;
+    }
+
+    /// Takes the turn for what the task does next.
+    pub(super) fn take_step(&mut self) -> Option<Step> {
+        if self.turn != Turn::Free {
+            return None;
         }
+        let step = match self.next() {
+            Next::Mark => Step::Mark(self.marks.pop_front()?),
+            Next::Apply => Step::Apply,
+            Next::CatchUp(from) => Step::CatchUp(from),
+            Next::Checkpoint => {
+                self.wants_checkpoint = false;
+                Step::Checkpoint
+            }
+            Next::Nothing => return None,
+        };
+        self.turn = Turn::Taken;
+        Some(step)
+    }
+
+    /// What is applied in one go.
+    pub(super) fn slice(&mut self) -> Vec<Work> {
         let end = self.marks.front().map(|mark| mark.at);
         self.taken_since = self.work.front().map(|(since, _)| *since);
         let (mut slice, mut commands, mut bytes) = (Vec::new(), 0, 0);
@@ -134,7 +190,7 @@ impl Queue {
             slice.push(work);
         }
         self.bytes -= bytes;
-        Step::Apply(slice)
+        slice
     }
 
     pub(super) fn caught_up(&mut self, read: LogIndex, dispatched: Option<LogIndex>) -> bool {

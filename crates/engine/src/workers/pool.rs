@@ -87,6 +87,13 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// Whether jobs wait for a thread.
+    pub(super) fn has_jobs(&self) -> bool {
+        !self.0.lock().queue.is_empty()
+    }
+}
+
 impl Drop for Pool {
     fn drop(&mut self) {
         self.0.lock().closed = true;
