@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{self, FuturesUnordered, Stream, StreamExt};
 use gapless_engine::types::IdempotencyKey;
 use gapless_engine::{Acknowledgement, Ended, Pipeline, WriteError, WriteOptions};
@@ -26,7 +26,7 @@ use crate::problem::Problem;
 use crate::v1;
 use crate::write::{checked, response};
 
-/// Answers that are handed on together, at most.
+/// Requests that are taken, and answers that are handed on, together, at most.
 const TOGETHER: usize = 256;
 /// So many times that wait for the client.
 const WAITING: usize = 16;
@@ -74,6 +74,12 @@ async fn run(
             () = writing.answered(), if writing.is_busy() => {}
             request = requests.next(), if writing.has_room() => {
                 writing.take(request).await;
+                // Those that came with it, without asking for anything else in between.
+                for _ in 0..TOGETHER {
+                    let next = if writing.has_room() { requests.next().now_or_never() } else { None };
+                    let Some(request) = next else { break };
+                    writing.take(request).await;
+                }
                 continue;
             }
             // Nobody wants the answers any more: what is in flight goes its way without us.

@@ -14,11 +14,13 @@ use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use gapless_consensus::{Committed, CommittedBody, Machine, MachineFault, SnapshotBody, SnapshotSource};
+use gapless_consensus::{
+    Committed, CommittedBody, Machine, MachineFault, Members, SnapshotBody, SnapshotSource,
+};
 use gapless_types::{LogIndex, PartitionId, PartitionOffset};
 
 use crate::catalog::{CatalogCommand, Change};
-use crate::entry::{Entry, EntryRecord, MachineVersion, PartitionCommand};
+use crate::entry::{Entry, EntryError, EntryRecord, MachineVersion, PartitionCommand};
 use crate::log_time::LogTime;
 use crate::node::{Core, Node};
 use crate::offsets::{Fate, Resume, Verdict};
@@ -179,36 +181,49 @@ impl Dispatcher {
     }
 }
 
+/// What an entry is, as far as it can be read.
+enum Dispatched {
+    Nothing,
+    Members(Members),
+    Entry(Result<Entry, EntryError>),
+}
+
 impl Machine for Dispatcher {
     fn dispatch(&self, entry: Committed) {
         let node = &self.0;
         let index = entry.index;
         let _between = node.between_entries.lock().unwrap_or_else(PoisonError::into_inner);
         node.announce(index);
+        // Taken apart before anybody has to wait for it.
+        let body = match entry.body {
+            CommittedBody::Blank => Dispatched::Nothing,
+            CommittedBody::Members(members) => Dispatched::Members(members),
+            CommittedBody::Entry(bytes) => Dispatched::Entry(Entry::decode(&bytes)),
+        };
         let mut core = node.core();
         let mut time = LogTime::ZERO;
-        let (delivered, feeds) = match entry.body {
-            CommittedBody::Blank => (Delivered::new(), Feeds::new()),
-            CommittedBody::Members(members) => {
+        let (delivered, feeds) = match body {
+            Dispatched::Nothing => (Delivered::new(), Feeds::new()),
+            Dispatched::Members(members) => {
                 let voters = members.all_voters().into_iter().collect();
                 if let Some(others) = &mut core.others {
                     others.set_voters(voters, node.catalog().partitions());
                 }
                 (Delivered::new(), Feeds::new())
             }
-            CommittedBody::Entry(bytes) => match Entry::decode(&bytes) {
-                Ok(entry) => {
-                    // Its own, whatever this node knows of later ones: a partition that reads it from the log gets the same (NUM-3).
-                    time = entry.time;
-                    self.dispatch_entry(&mut core, index, entry)
-                }
-                // Every replica passes over it alike.
-                Err(error) => {
-                    node.alarm(format!("entry {index} cannot be read: {error}"));
-                    core.settle(index, Fate::Dropped);
-                    (Delivered::new(), Feeds::new())
-                }
-            },
+            Dispatched::Entry(Ok(entry)) => {
+                // Its own, whatever this node knows of later ones: a partition that reads it from the log gets the same (NUM-3).
+                time = entry.time;
+                let dispatched = self.dispatch_entry(&mut core, index, entry);
+                node.set_log_time(core.time);
+                dispatched
+            }
+            // Every replica passes over it alike.
+            Dispatched::Entry(Err(error)) => {
+                node.alarm(format!("entry {index} cannot be read: {error}"));
+                core.settle(index, Fate::Dropped);
+                (Delivered::new(), Feeds::new())
+            }
         };
         let last = |(partition, commands): (&PartitionId, &Vec<(PartitionOffset, Bytes)>)| {
             commands.last().map(|(offset, _)| (*partition, *offset))
@@ -281,6 +296,7 @@ pub(crate) async fn reset_partitions(node: &Arc<Node>) {
     {
         let mut core = node.core();
         core.reset(&durable);
+        node.set_log_time(core.time);
         for (slot, begun) in begun {
             match begun {
                 // The end of its log is lost. If the replicated log still has what made it, it comes again; its worker finds out.

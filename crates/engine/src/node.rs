@@ -54,6 +54,8 @@ pub(crate) struct Node {
     pub(crate) durable: watch::Sender<Durable>,
     pub(crate) slots: RwLock<BTreeMap<PartitionId, Arc<Slot>>>,
     core: Mutex<Core>,
+    /// Log time, for whoever need not know it to the entry.
+    log_time: AtomicU64,
     /// Held while an entry is dispatched: whoever holds it sees all queues behind the same entry.
     pub(crate) between_entries: Mutex<()>,
     pub(crate) recall: Recall,
@@ -208,6 +210,7 @@ impl Node {
             catalog: watch::Sender::new(durable.catalog.clone()),
             dispatched: watch::Sender::new(covered),
             core: Mutex::new(Core::new(&durable)),
+            log_time: AtomicU64::new(durable.time.as_millis()),
             between_entries: Mutex::default(),
             durable: watch::Sender::new(durable),
             slots: RwLock::default(),
@@ -237,6 +240,16 @@ impl Node {
 
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Log time: that of an entry that was dispatched a moment ago.
+    pub(crate) fn log_time(&self) -> LogTime {
+        LogTime::from_millis(self.log_time.load(Ordering::Relaxed)).expect("it was one when it was stored")
+    }
+
+    /// Log time goes on.
+    pub(crate) fn set_log_time(&self, time: LogTime) {
+        self.log_time.store(time.as_millis(), Ordering::Relaxed);
     }
 
     pub(crate) fn slot(&self, partition: PartitionId) -> Option<Arc<Slot>> {

@@ -70,6 +70,9 @@ impl Default for RecallLimits {
     }
 }
 
+/// Outcomes that are taken in while nobody can look anything up: whoever writes waits for no more than these.
+const DECIDED_TOGETHER: usize = 16;
+
 /// For how long an outcome counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -224,21 +227,21 @@ impl Recall {
 
     /// The same for many at once.
     fn all_decided<'a>(&self, decisions: impl IntoIterator<Item = Decision<'a>>) {
-        let mut told = Vec::new();
-        let mut table = lock(&self.table);
-        if !table.leads {
-            return;
-        }
-        for decision in decisions {
-            if let Some(entry) = table.decide(&decision) {
-                let Decision { digest, outcome, .. } = decision;
-                told.push((entry.fate, Fate::Decided { digest, outcome: outcome.clone() }));
+        let (mut decisions, mut wakes) = (decisions.into_iter().peekable(), Vec::new());
+        while decisions.peek().is_some() {
+            let mut table = lock(&self.table);
+            if !table.leads {
+                break;
             }
-        }
-        drop(table);
-        let mut wakes = Vec::new();
-        for (fate, decided) in told {
-            fate.tell(decided, &mut wakes);
+            let decide = |decision: Decision<'a>| {
+                let fate = table.decide(&decision)?.fate;
+                Some((fate, Fate::Decided { digest: decision.digest, outcome: decision.outcome.clone() }))
+            };
+            let told: Vec<_> = decisions.by_ref().take(DECIDED_TOGETHER).filter_map(decide).collect();
+            drop(table);
+            for (fate, decided) in told {
+                fate.tell(decided, &mut wakes);
+            }
         }
         wakes.into_iter().for_each(Waker::wake);
     }

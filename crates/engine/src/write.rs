@@ -246,7 +246,7 @@ impl Engine {
     fn recall(&self, passage: &Passage) -> Result<Recalled, WriteError> {
         let _step = debug_span!("recall", partition = %passage.partition).entered();
         let node = self.node();
-        let window = Window { now: node.core().time, millis: passage.window_ms };
+        let window = Window { now: node.log_time(), millis: passage.window_ms };
         node.recall
             .lookup(&passage.identity, passage.digest, window)
             .map_err(|refused| self.recall_refused(refused))
@@ -283,7 +283,12 @@ impl Engine {
         let node = self.node();
         let slot = node.slot(partition).ok_or(WriteError::UnknownNamespace)?;
         match &*slot.state.borrow() {
-            PartitionState::Serving | PartitionState::CatchingUp => {}
+            PartitionState::Serving => {}
+            // It may be that only then it is known where it stands.
+            PartitionState::CatchingUp if node.core().dispatch.is_unknown(partition) => {
+                return Err(WriteError::Actualizing { partition });
+            }
+            PartitionState::CatchingUp => {}
             PartitionState::Actualizing => return Err(WriteError::Actualizing { partition }),
             PartitionState::Failed(reason) => {
                 return Err(WriteError::Failed { partition, reason: reason.clone() });
@@ -292,10 +297,6 @@ impl Engine {
                 return Err(WriteError::Quarantined { partition, reason: reason.clone() });
             }
             PartitionState::Closed => return Err(WriteError::Closing),
-        }
-        // It catches up, and only then it is known where it stands.
-        if node.core().dispatch.is_unknown(partition) {
-            return Err(WriteError::Actualizing { partition });
         }
         let catalog = node.catalog.borrow();
         let namespace = catalog.by_id(partition.namespace).ok_or(WriteError::UnknownNamespace)?;

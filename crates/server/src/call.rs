@@ -1,9 +1,11 @@
 //! What every call has besides its message: a deadline, and a server that may be about to stop.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::Either;
-use futures_util::stream::{self, BoxStream, Stream, StreamExt};
+use futures_util::FutureExt;
+use futures_util::stream::{BoxStream, Stream, StreamExt};
 use gapless_api::Problem;
 use tokio::sync::watch;
 use tonic::{Code, Request, Status};
@@ -35,6 +37,52 @@ fn timeout(text: &str) -> Option<Duration> {
     }
 }
 
+/// Items between two looks at whether a stream is over, if they come without a pause.
+const ITEMS_BETWEEN_LOOKS: u32 = 64;
+
+/// A stream that ends with a problem once something has happened.
+struct Until<S, E> {
+    /// None when it is over.
+    going_on: Option<(S, E)>,
+    problem: fn() -> Problem,
+    unlooked: u32,
+}
+
+impl<S, E> Until<S, E> {
+    fn new(items: S, end: E, problem: fn() -> Problem) -> Self {
+        Self { going_on: Some((items, end)), problem, unlooked: ITEMS_BETWEEN_LOOKS }
+    }
+}
+
+impl<T, S, E> Stream for Until<S, E>
+where
+    S: Stream<Item = Result<T, Problem>> + Unpin,
+    E: Future<Output = ()> + Unpin,
+{
+    type Item = Result<T, Problem>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        let Some((items, end)) = &mut this.going_on else { return Poll::Ready(None) };
+        // Not for every item: looking costs as much as many of them.
+        let is_due = this.unlooked >= ITEMS_BETWEEN_LOOKS;
+        let item = if is_due { Poll::Pending } else { items.poll_next_unpin(context) };
+        if item.is_pending() {
+            this.unlooked = 0;
+            if end.poll_unpin(context).is_ready() {
+                this.going_on = None;
+                return Poll::Ready(Some(Err((this.problem)())));
+            }
+        }
+        let item = if is_due { items.poll_next_unpin(context) } else { item };
+        this.unlooked += 1;
+        if let Poll::Ready(None) = &item {
+            this.going_on = None;
+        }
+        item
+    }
+}
+
 /// A stream that ends with a problem when the server stops.
 pub(crate) fn until_closing<T: Send + 'static>(
     items: impl Stream<Item = Result<T, Problem>> + Send + 'static,
@@ -43,16 +91,7 @@ pub(crate) fn until_closing<T: Send + 'static>(
     let closed = Box::pin(async move {
         let _ = closing.wait_for(|closing| *closing).await;
     });
-    let state = Some((items.boxed(), closed));
-    stream::unfold(state, |state| async move {
-        let (mut items, closed) = state?;
-        match futures_util::future::select(closed, items.next()).await {
-            Either::Left(_) => Some((Err(Problem::shutting_down()), None)),
-            Either::Right((None, _)) => None,
-            Either::Right((Some(item), closed)) => Some((item, Some((items, closed)))),
-        }
-    })
-    .boxed()
+    Until::new(items.boxed(), closed, Problem::shutting_down).boxed()
 }
 
 /// The same, which also ends when the credential of whoever asked is void, in seconds since 1970.
@@ -71,16 +110,7 @@ pub(crate) fn until_void<T: Send + 'static>(
 ) -> BoxStream<'static, Result<T, Problem>> {
     let Some(expires) = expires else { return items.boxed() };
     let left = Duration::from_secs(expires.saturating_sub(unix_seconds()));
-    let state = Some((items.boxed(), Box::pin(tokio::time::sleep(left))));
-    stream::unfold(state, |state| async move {
-        let (mut items, void) = state?;
-        match futures_util::future::select(void, items.next()).await {
-            Either::Left(_) => Some((Err(expired()), None)),
-            Either::Right((None, _)) => None,
-            Either::Right((Some(item), void)) => Some((item, Some((items, void)))),
-        }
-    })
-    .boxed()
+    Until::new(items.boxed(), Box::pin(tokio::time::sleep(left)), expired).boxed()
 }
 
 /// Why a request of a stream could not be read: what it was is the fault of whoever sent it.
@@ -103,7 +133,36 @@ pub(crate) fn sent<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use futures_util::stream;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_stream_that_never_pauses_ends_when_the_server_stops() {
+        let (sender, closing) = watch::channel(false);
+        let mut endless = until_closing(stream::repeat_with(|| Ok(1)), closing);
+        assert_eq!(endless.next().await, Some(Ok(1)));
+        sender.send_replace(true);
+        let mut more = 0;
+        let problem = loop {
+            match endless.next().await.unwrap() {
+                Ok(_) => more += 1,
+                Err(problem) => break problem,
+            }
+        };
+        assert!(more <= ITEMS_BETWEEN_LOOKS, "{more} items");
+        assert_eq!(problem, Problem::shutting_down());
+        assert!(endless.next().await.is_none());
+        // One that pauses ends at once, and one that ends is over.
+        let (sender, closing) = watch::channel(false);
+        let mut silent = until_closing(stream::pending::<Result<u8, Problem>>(), closing.clone());
+        assert!(silent.next().now_or_never().is_none());
+        sender.send_replace(true);
+        assert_eq!(silent.next().await, Some(Err(Problem::shutting_down())));
+        let (_sender, closing) = watch::channel(false);
+        let mut short = until_closing(stream::iter([Ok(1)]), closing);
+        assert_eq!((short.next().await, short.next().await, short.next().await), (Some(Ok(1)), None, None));
+    }
 
     #[tokio::test]
     async fn a_stream_ends_when_the_credential_it_began_with_is_void() {

@@ -63,7 +63,7 @@ pub(super) fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<Pa
     *slot.partition() = Some(partition);
     match quarantined {
         Some(reason) => Err(End::Quarantined(reason)),
-        None if fresh => Ok(PartitionState::Serving),
+        None if fresh && is_known => Ok(PartitionState::Serving),
         None => Ok(PartitionState::CatchingUp),
     }
 }
