@@ -118,8 +118,15 @@ fn first_half(hash: &[u8]) -> [u8; 16] {
     half
 }
 
-fn hexadecimal(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+/// Written as one text: every write is answered with one.
+fn hexadecimal(bytes: &[u8; 16], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = [0; 32];
+    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    f.write_str(str::from_utf8(&text).expect("digits are text"))
 }
 
 impl fmt::Display for TransactionId {
