@@ -8,8 +8,9 @@ use gapless_api::Problem;
 use tokio::sync::watch;
 use tonic::{Code, Request, Status};
 
-use crate::access::authentication::unix_seconds;
+use crate::access::clock::Expiry;
 use crate::access::gate::expired;
+use crate::audit::Begun;
 
 /// How long a call may take: what its caller allows, or what the server does.
 pub(crate) fn patience<T>(request: &Request<T>, most: Duration) -> Duration {
@@ -36,7 +37,7 @@ fn timeout(text: &str) -> Option<Duration> {
 }
 
 /// A stream that ends with a problem when the server stops.
-pub(crate) fn until_closing<T: Send + 'static>(
+fn until_closing<T: Send + 'static>(
     items: impl Stream<Item = Result<T, Problem>> + Send + 'static,
     mut closing: watch::Receiver<bool>,
 ) -> BoxStream<'static, Result<T, Problem>> {
@@ -55,11 +56,11 @@ pub(crate) fn until_closing<T: Send + 'static>(
     .boxed()
 }
 
-/// The same, which also ends when the credential of whoever asked is void, in seconds since 1970.
+/// The same, which also ends when the credential of whoever asked is void.
 pub(crate) fn until_over<T: Send + 'static>(
     items: impl Stream<Item = Result<T, Problem>> + Send + 'static,
     closing: watch::Receiver<bool>,
-    expires: Option<u64>,
+    expires: Option<Expiry>,
 ) -> BoxStream<'static, Result<T, Problem>> {
     until_closing(until_void(items, expires), closing)
 }
@@ -67,11 +68,10 @@ pub(crate) fn until_over<T: Send + 'static>(
 /// A stream that ends with a problem when a credential is void.
 pub(crate) fn until_void<T: Send + 'static>(
     items: impl Stream<Item = Result<T, Problem>> + Send + 'static,
-    expires: Option<u64>,
+    expires: Option<Expiry>,
 ) -> BoxStream<'static, Result<T, Problem>> {
     let Some(expires) = expires else { return items.boxed() };
-    let left = Duration::from_secs(expires.saturating_sub(unix_seconds()));
-    let state = Some((items.boxed(), Box::pin(tokio::time::sleep(left))));
+    let state = Some((items.boxed(), Box::pin(expires.over())));
     stream::unfold(state, |state| async move {
         let (mut items, void) = state?;
         match futures_util::future::select(void, items.next()).await {
@@ -79,6 +79,26 @@ pub(crate) fn until_void<T: Send + 'static>(
             Either::Right((None, _)) => None,
             Either::Right((Some(item), void)) => Some((item, Some((items, void)))),
         }
+    })
+    .boxed()
+}
+
+/// A stream that is an action: when it ends, that is written down before whoever asked is told.
+pub(crate) fn to_its_end<T: Send + 'static>(
+    items: BoxStream<'static, Result<T, Problem>>,
+    begun: Begun,
+) -> BoxStream<'static, Result<T, Problem>> {
+    stream::unfold((items, Some(begun)), |(mut items, mut begun)| async move {
+        let item = items.next().await;
+        let problem = match &item {
+            Some(Ok(_)) => return Some((item?, (items, begun))),
+            Some(Err(problem)) => Some(problem),
+            None => None,
+        };
+        if let Some(begun) = begun.take() {
+            begun.ended(problem).await;
+        }
+        Some((item?, (items, begun)))
     })
     .boxed()
 }
@@ -104,11 +124,13 @@ pub(crate) fn sent<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::clock::Clock;
 
     #[tokio::test]
     async fn a_stream_ends_when_the_credential_it_began_with_is_void() {
         let silent = stream::pending::<Result<u8, Problem>>();
-        let mut over = until_void(silent, Some(unix_seconds().saturating_sub(1)));
+        let clock = Clock::default();
+        let mut over = until_void(silent, Some(Expiry::new(clock.now().saturating_sub(1), &clock)));
         assert_eq!(over.next().await.unwrap().unwrap_err().reason, "TOKEN_EXPIRED");
         assert!(over.next().await.is_none());
         let mut lasting = until_void(stream::iter([Ok(1)]), None);
