@@ -13,7 +13,7 @@
 //! Fair between large and small: a part of every pool is for small writes alone, and a large one that was refused claims room, which
 //! fills up as others leave, until it comes back or its claim ends. Fair between partitions: without a claim a partition may hold
 //! as much as is free, so that n busy ones hold an nth each, nearly, and one more finds room (ISO-1). Fair between clients of a
-//! partition in the same way: see [`clients`].
+//! partition in the same way: see `clients`.
 //!
 //! Invariants
 //! - What is admitted is released exactly once, on every exit: a [`Permit`] does it when it is dropped.

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - A machine that does not know the time believes no credential that ends.
-//! - Whoever waits for a moment notices within [`LOOK`] that the machine's clock was set.
+//! - Whoever waits for a moment notices within 30 s that the machine's clock was set.
 //!
 //! Must not know: what expires.
 
