@@ -50,7 +50,8 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    const ALL: [Self; 17] = [
+    /// All of them.
+    pub const ALL: [Self; 17] = [
         Self::Crash,
         Self::CrashAll,
         Self::RestartLoop,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "tests say which seed found something")]
 
+use gapless_sim::plan::Trouble;
 use gapless_sim::{Plan, run};
 
 /// Seed, nodes, and what it found when it did.
@@ -33,11 +34,36 @@ fn check(seed: u64, nodes: Option<u64>) {
     assert!(report.counts.committed > 0, "nothing was written; again: {}", report.plan.command());
 }
 
+/// These troubles and no others.
+fn check_troubles(seed: u64, troubles: &[Trouble]) {
+    let plan = Plan { troubles: troubles.to_vec(), ..Plan::new(seed, Some(3)) };
+    println!("seed {seed}: {troubles:?}");
+    let report = run(plan, false);
+    let found: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+    assert!(found.is_empty(), "{troubles:?} with seed {seed}:\n{}", found.join("\n"));
+    assert!(report.counts.committed > 0, "nothing was written with {troubles:?} and seed {seed}");
+}
+
 #[test]
 fn what_was_found_once_is_not_found_again() {
     for (seed, nodes, what) in FOUND {
         println!("seed {seed}: {what}");
         check(*seed, Some(*nodes));
+    }
+}
+
+/// Each with a seed of its own, and three nodes that write all the while.
+#[test]
+fn every_trouble_by_itself_finds_nothing() {
+    for (seed, trouble) in (200..).zip(Trouble::ALL) {
+        check_troubles(seed, &[trouble]);
+    }
+}
+
+#[test]
+fn members_change_and_snapshots_are_installed_while_clients_write() {
+    for seed in 300..304 {
+        check_troubles(seed, &[Trouble::Members, Trouble::LostDisk, Trouble::Snapshot]);
     }
 }
 

@@ -43,7 +43,7 @@ The project's own commands. Usage: cargo xtask COMMAND
   bench server [--json FILE] [--quick]
                                       the server beside one that does nothing with the same messages
   bench store [--applies N] [--quick] the store of derived state beside its rivals
-  fuzz [TARGET] [--seconds N]         one fuzz target or all, N seconds each (60); needs nightly and cargo-fuzz
+  fuzz [TARGET] [--seconds N]         one fuzz target or all, N seconds each (60)
   docs                                writes the pages of docs/operations that are made from the program
   help                                this text";
 

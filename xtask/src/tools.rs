@@ -15,6 +15,7 @@ pub(crate) struct Tool {
 }
 
 pub(crate) const CARGO_DENY: Tool = Tool { name: "cargo-deny", version: Version([0, 20, 2]) };
+pub(crate) const CARGO_FUZZ: Tool = Tool { name: "cargo-fuzz", version: Version([0, 13, 2]) };
 pub(crate) const CARGO_NEXTEST: Tool = Tool { name: "cargo-nextest", version: Version([0, 9, 143]) };
 
 /// Why a tool is not there. Both say so in words for the summary.

@@ -157,6 +157,7 @@ impl From<Overloaded> for Problem {
             Limit::Operations => "operations",
             Limit::Bytes => "bytes",
             Limit::Share => "share",
+            Limit::Client => "client",
             Limit::Age => "age_ms",
             Limit::Lag => "lag",
             Limit::LogBytes => "log_bytes",

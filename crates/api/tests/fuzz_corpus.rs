@@ -9,6 +9,8 @@
 
 #[path = "../../../fuzz/harness/api.rs"]
 pub mod api;
+#[path = "../../../fuzz/harness/calls.rs"]
+pub mod calls;
 #[path = "../../../fuzz/harness/exercise.rs"]
 mod exercise;
 
@@ -32,4 +34,9 @@ fn definitions() {
 #[test]
 fn page_tokens() {
     exercise("page_token", api::page_token_of, 20_000);
+}
+
+#[test]
+fn every_call() {
+    exercise("call", calls::call, 3_000);
 }

@@ -12,14 +12,16 @@
 //!
 //! Fair between large and small: a part of every pool is for small writes alone, and a large one that was refused claims room, which
 //! fills up as others leave, until it comes back or its claim ends. Fair between partitions: without a claim a partition may hold
-//! as much as is free, so that n busy ones hold an nth each, nearly, and one more finds room (ISO-1).
+//! as much as is free, so that n busy ones hold an nth each, nearly, and one more finds room (ISO-1). Fair between clients of a
+//! partition in the same way: see `clients`.
 //!
 //! Invariants
 //! - What is admitted is released exactly once, on every exit: a [`Permit`] does it when it is dropped.
 //! - No pool is ever overdrawn.
 //!
-//! Must not know: what is written, who writes, retries that are known (they are answered before).
+//! Must not know: what is written, what whoever writes is called or may do, retries that are known (they are answered before).
 
+mod clients;
 mod gate;
 mod pool;
 
@@ -141,6 +143,8 @@ pub enum Limit {
     Bytes,
     /// Bytes in use by one partition, of what is its fair share now.
     Share,
+    /// Operations or bytes in use by one client, of what is its fair part of the partition now.
+    Client,
     /// Age of the oldest entry that is not applied, in milliseconds.
     Age,
     /// Entries behind the log.
@@ -205,13 +209,15 @@ pub struct Backlog {
 
 /// A write that asks to come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct Request<C> {
     /// Where it goes.
     pub partition: PartitionId,
     /// How long its command is.
     pub bytes: u64,
     /// Tells it from others when it comes back.
     pub key: IdempotencyKey,
+    /// Tells whoever asks from others who write to this partition.
+    pub client: C,
 }
 
 #[cfg(test)]

@@ -11,10 +11,11 @@ use crate::error::WriteError;
 use crate::write::Acknowledgement;
 
 /// Where a write can be turned away, and by which limit.
-const REJECTIONS: [(&str, &str); 16] = [
+const REJECTIONS: [(&str, &str); 17] = [
     ("partition", "operations"),
     ("partition", "bytes"),
     ("partition", "share"),
+    ("partition", "client"),
     ("partition", "age"),
     ("partition", "lag"),
     ("partition", "signal"),
@@ -123,6 +124,7 @@ fn limit_of(error: &WriteError) -> Option<(&'static str, &'static str)> {
             match (scope, limit) {
                 (_, Limit::LogBytes) => ("node", "log_bytes"),
                 (_, Limit::Share) => ("partition", "share"),
+                (_, Limit::Client) => ("partition", "client"),
                 (scope, limit) => (scope_name(*scope), limit_name(*limit)),
             }
         }
@@ -148,6 +150,7 @@ fn limit_name(limit: Limit) -> &'static str {
         Limit::Operations => "operations",
         Limit::Bytes => "bytes",
         Limit::Share => "share",
+        Limit::Client => "client",
         Limit::Age => "age",
         Limit::Lag => "lag",
         Limit::LogBytes => "log_bytes",
@@ -170,6 +173,7 @@ mod tests {
             Limit::Operations,
             Limit::Bytes,
             Limit::Share,
+            Limit::Client,
             Limit::Age,
             Limit::Lag,
             Limit::LogBytes,
@@ -189,7 +193,7 @@ mod tests {
         counters.rejected(&WriteError::WindowFull { partition, known: 1, limit: 1 });
         counters.rejected(&WriteError::Closing);
         let counted = counters.read().rejected;
-        assert_eq!(counted.iter().map(|rejected| rejected.count).sum::<u64>(), 18);
+        assert_eq!(counted.iter().map(|rejected| rejected.count).sum::<u64>(), 20);
         assert!(counted.iter().all(|rejected| rejected.count > 0), "{counted:?}");
     }
 }

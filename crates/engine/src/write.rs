@@ -271,10 +271,11 @@ impl Engine {
 
     /// Step 3.
     fn admit(&self, passage: &Passage) -> Result<Permit, WriteError> {
-        let (partition, bytes) = (passage.partition, passage.command.len() as u64);
+        let (partition, bytes, identity) =
+            (passage.partition, passage.command.len() as u64, &passage.identity);
         let _step = debug_span!("admission", partition = %partition, bytes).entered();
         self.check_partition(partition)?;
-        let request = admission::Request { partition, bytes, key: passage.identity.key };
+        let request = admission::Request { partition, bytes, key: identity.key, client: &identity.client };
         Ok(self.node().admission.admit(request)?)
     }
 

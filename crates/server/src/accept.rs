@@ -145,7 +145,7 @@ impl Crowds {
 }
 
 /// What counts as one address: of IPv6, what one customer of a provider usually has.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
         address => address,

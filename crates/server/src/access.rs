@@ -12,6 +12,7 @@
 
 pub(crate) mod authentication;
 pub(crate) mod certificates;
+pub mod clock;
 mod crypto;
 pub(crate) mod fairness;
 pub(crate) mod gate;
@@ -28,6 +29,7 @@ use std::sync::Arc;
 use gapless_api::{Problem, ProblemKind};
 use serde::{Deserialize, Serialize};
 
+use self::clock::Expiry;
 use self::rules::{Need, Rule, Scope};
 
 /// The namespace of the node itself: its audit. Nobody else's events are there.
@@ -180,8 +182,8 @@ impl Principal {
 pub(crate) struct Caller {
     pub(crate) principal: Arc<Principal>,
     pub(crate) peer: SocketAddr,
-    /// When the credential is void, in seconds since 1970; never, if it is not one that ends.
-    pub(crate) expires: Option<u64>,
+    /// When the credential is void; never, if it is not one that ends.
+    pub(crate) expires: Option<Expiry>,
 }
 
 /// Whether somebody may make a call. The only place where that is decided.

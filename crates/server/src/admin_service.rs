@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 
 use crate::access::gate::{Gate, caller};
 use crate::access::{Action, Caller};
-use crate::call::{Sent, patience, sent};
+use crate::call::{Sent, patience, sent, to_its_end};
 use crate::rate::Rates;
 use crate::server::Limits;
 
@@ -47,15 +47,16 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::ApplyNamespaceRequest>,
     ) -> Result<Response<v1::ApplyNamespaceResponse>, Status> {
-        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
-        Ok(Response::new(calls.apply_namespace(request.get_ref()).await?))
+        let opened = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        let answer = opened.calls().apply_namespace(request.get_ref()).await;
+        Ok(Response::new(opened.told(answer).await?))
     }
 
     async fn get_namespace(
         &self,
         request: Request<v1::GetNamespaceRequest>,
     ) -> Result<Response<v1::GetNamespaceResponse>, Status> {
-        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?.calls();
         Ok(Response::new(calls.get_namespace(request.get_ref())?))
     }
 
@@ -64,7 +65,7 @@ impl Admin for AdminService {
         request: Request<v1::ListNamespacesRequest>,
     ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
         let caller = caller(request.extensions())?;
-        let calls = self.gate.open(caller, request.get_ref()).await?;
+        let calls = self.gate.open(caller, request.get_ref()).await?.calls();
         Ok(Response::new(calls.list_namespaces(request.get_ref(), may_see(caller))?))
     }
 
@@ -72,8 +73,9 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::DropNamespaceRequest>,
     ) -> Result<Response<v1::DropNamespaceResponse>, Status> {
-        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
-        Ok(Response::new(calls.drop_namespace(request.get_ref()).await?))
+        let opened = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        let answer = opened.calls().drop_namespace(request.get_ref()).await;
+        Ok(Response::new(opened.told(answer).await?))
     }
 
     async fn list_partitions(
@@ -81,7 +83,7 @@ impl Admin for AdminService {
         request: Request<v1::ListPartitionsRequest>,
     ) -> Result<Response<v1::ListPartitionsResponse>, Status> {
         let caller = caller(request.extensions())?;
-        let calls = self.gate.open(caller, request.get_ref()).await?;
+        let calls = self.gate.open(caller, request.get_ref()).await?.calls();
         Ok(Response::new(calls.list_partitions(request.get_ref(), may_see(caller))?))
     }
 
@@ -91,7 +93,7 @@ impl Admin for AdminService {
     ) -> Result<Response<v1::WaitBarrierResponse>, Status> {
         let client = self.barriers.caller(request.extensions())?;
         let patience = patience(&request, self.limits.patience);
-        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?.calls();
         Ok(Response::new(calls.wait_barrier(&client, request.get_ref(), patience).await?))
     }
 
@@ -99,32 +101,36 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::FreezePartitionRequest>,
     ) -> Result<Response<v1::FreezePartitionResponse>, Status> {
-        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
-        Ok(Response::new(calls.freeze_partition(request.get_ref()).await?))
+        let opened = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        let answer = opened.calls().freeze_partition(request.get_ref()).await;
+        Ok(Response::new(opened.told(answer).await?))
     }
 
     async fn thaw_partition(
         &self,
         request: Request<v1::ThawPartitionRequest>,
     ) -> Result<Response<v1::ThawPartitionResponse>, Status> {
-        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
-        Ok(Response::new(calls.thaw_partition(request.get_ref()).await?))
+        let opened = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        let answer = opened.calls().thaw_partition(request.get_ref()).await;
+        Ok(Response::new(opened.told(answer).await?))
     }
 
     async fn repair_partition(
         &self,
         request: Request<v1::RepairPartitionRequest>,
     ) -> Result<Response<v1::RepairPartitionResponse>, Status> {
-        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
-        Ok(Response::new(calls.repair_partition(request.get_ref()).await?))
+        let opened = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        let answer = opened.calls().repair_partition(request.get_ref()).await;
+        Ok(Response::new(opened.told(answer).await?))
     }
 
     async fn snapshot(
         &self,
         request: Request<v1::SnapshotRequest>,
     ) -> Result<Response<v1::SnapshotResponse>, Status> {
-        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
-        Ok(Response::new(calls.snapshot(request.get_ref()).await?))
+        let opened = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        let answer = opened.calls().snapshot(request.get_ref()).await;
+        Ok(Response::new(opened.told(answer).await?))
     }
 
     type BackupStream = Sent<v1::BackupResponse>;
@@ -133,8 +139,11 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::BackupRequest>,
     ) -> Result<Response<Self::BackupStream>, Status> {
-        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
-        Ok(Response::new(sent(calls.backup(request.get_ref())?)))
+        let opened = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        match opened.calls().backup(request.get_ref()) {
+            Ok(answers) => Ok(Response::new(sent(to_its_end(answers, opened.begun())))),
+            Err(problem) => Ok(opened.told(Err(problem)).await?),
+        }
     }
 
     async fn cluster_status(
@@ -142,7 +151,7 @@ impl Admin for AdminService {
         request: Request<v1::ClusterStatusRequest>,
     ) -> Result<Response<v1::ClusterStatusResponse>, Status> {
         let caller = caller(request.extensions())?;
-        let calls = self.gate.open(caller, request.get_ref()).await?;
+        let calls = self.gate.open(caller, request.get_ref()).await?.calls();
         Ok(Response::new(seen(calls.cluster_status(request.get_ref()), caller)))
     }
 
@@ -151,8 +160,9 @@ impl Admin for AdminService {
         request: Request<v1::AddNodeRequest>,
     ) -> Result<Response<v1::AddNodeResponse>, Status> {
         let patience = patience(&request, self.limits.patience);
-        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
-        Ok(Response::new(calls.add_node(request.get_ref(), patience).await?))
+        let opened = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        let answer = opened.calls().add_node(request.get_ref(), patience).await;
+        Ok(Response::new(opened.told(answer).await?))
     }
 
     async fn remove_node(
@@ -160,15 +170,17 @@ impl Admin for AdminService {
         request: Request<v1::RemoveNodeRequest>,
     ) -> Result<Response<v1::RemoveNodeResponse>, Status> {
         let patience = patience(&request, self.limits.patience);
-        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
-        Ok(Response::new(calls.remove_node(request.get_ref(), patience).await?))
+        let opened = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        let answer = opened.calls().remove_node(request.get_ref(), patience).await;
+        Ok(Response::new(opened.told(answer).await?))
     }
 
     async fn transfer_leader(
         &self,
         request: Request<v1::TransferLeaderRequest>,
     ) -> Result<Response<v1::TransferLeaderResponse>, Status> {
-        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
-        Ok(Response::new(calls.transfer_leader(request.get_ref()).await?))
+        let opened = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        let answer = opened.calls().transfer_leader(request.get_ref()).await;
+        Ok(Response::new(opened.told(answer).await?))
     }
 }

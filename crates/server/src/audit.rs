@@ -2,12 +2,14 @@
 //! durable and provable like everything else.
 //!
 //! ```text
-//!  an action   ──▶ event, acknowledged ──▶ the action is done        (no event: it is not done)
+//!  an action   ──▶ AdminAction, acknowledged ──▶ the action ──▶ AdminActionDone, or ...Failed with the reason    (no event: it is not done)
+//!                                                          └──▶ AdminActionAbandoned: whoever asked did not wait for its end
 //!  a stranger  ──▶ counted; now and then an event with how many more there were
 //! ```
 //!
 //! Invariants
 //! - Nothing of a request is in it but its call and the names it has to be allowed for; nothing of a credential is.
+//! - An action that begun and did not end in it is one of which nobody knows: the process, or its leadership, ended first.
 //! - Whatever strangers do, there is at most one event of theirs in a while.
 //!
 //! Must not know: who may do what.
@@ -18,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gapless_api::{Problem, ProblemKind};
-use gapless_engine::partition::{Definition, Write};
+use gapless_engine::partition::{Definition, Outcome, Write};
 use gapless_engine::types::{IdempotencyKey, Name, WorkspaceId};
 use gapless_engine::{Engine, WriteError, WriteOptions};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -38,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Events of strangers that are written at once, and how long it takes until one more is.
 const BURST: u32 = 20;
 const REFILL: Duration = Duration::from_secs(5);
-/// Events of strangers that wait to be written.
+/// Events that nobody waits for and that wait to be written.
 const WAITING: usize = 32;
 
 /// What became of what strangers did.
@@ -59,8 +61,16 @@ pub(crate) struct Audit(Option<Arc<Kept>>, Arc<AuditCounters>);
 #[derive(Debug)]
 struct Kept {
     engine: Engine,
-    strangers: mpsc::Sender<Value>,
+    /// What nobody waits for.
+    later: mpsc::Sender<Later>,
     bucket: Mutex<Bucket>,
+}
+
+/// An event that is written when its turn comes.
+#[derive(Debug)]
+struct Later {
+    event_type: &'static str,
+    event: Value,
 }
 
 #[derive(Debug)]
@@ -79,11 +89,11 @@ impl Audit {
 
     /// One that is kept in this engine.
     pub(crate) fn kept(engine: Engine) -> Self {
-        let (strangers, waiting) = mpsc::channel(WAITING);
+        let (later, waiting) = mpsc::channel(WAITING);
         let counters: Arc<AuditCounters> = Arc::default();
-        tokio::spawn(write_strangers(engine.clone(), waiting, counters.clone()));
+        tokio::spawn(write_later(engine.clone(), waiting, counters.clone()));
         let bucket = Mutex::new(Bucket { left: BURST, since: Instant::now(), more: 0 });
-        Self(Some(Arc::new(Kept { engine, strangers, bucket })), counters)
+        Self(Some(Arc::new(Kept { engine, later, bucket })), counters)
     }
 
     pub(crate) fn counters(&self) -> &AuditCounters {
@@ -94,13 +104,13 @@ impl Audit {
     ///
     /// # Errors
     /// If it cannot be written down.
-    pub(crate) async fn action(
+    pub(crate) async fn begin(
         &self,
         caller: &Caller,
         rule: &Rule,
         scope: &Scope<'_>,
-    ) -> Result<(), Problem> {
-        let Some(kept) = &self.0 else { return Ok(()) };
+    ) -> Result<Begun, Problem> {
+        let Some(kept) = &self.0 else { return Ok(Begun::unaudited()) };
         let event = json!({
             "principal": caller.principal.name,
             "address": caller.peer.ip().to_string(),
@@ -110,8 +120,8 @@ impl Audit {
                 _ => Value::Null,
             },
         });
-        match written(&kept.engine, "AdminAction", &event).await {
-            Ok(()) => Ok(()),
+        let number = match written(&kept.engine, "AdminAction", &event).await {
+            Ok(number) => Some(number),
             // It is the business of this node alone, and the audit is where the leader is: the node's own lines have to do.
             Err(Unwritten::NotLeader(_)) if is_local(rule) => {
                 self.1.unwritten.fetch_add(1, Relaxed);
@@ -120,41 +130,118 @@ impl Audit {
                     call = rule.call,
                     "administered on a node that does not lead"
                 );
-                Ok(())
+                None
             }
-            Err(Unwritten::NotLeader(problem) | Unwritten::Other(problem)) => Err(problem),
-        }
+            Err(Unwritten::NotLeader(problem) | Unwritten::Other(problem)) => return Err(problem),
+        };
+        let (audit, principal) = (self.clone(), caller.principal.name.clone());
+        Ok(Begun(Some(Action { audit, kept: kept.clone(), number, principal, call: rule.call })))
     }
 
     /// Somebody asked without a credible credential.
     pub(crate) fn refused(&self, address: std::net::IpAddr, reason: &str) {
         self.1.refused.fetch_add(1, Relaxed);
-        self.stranger(|more| {
-            json!({"address": address.to_string(), "reason": reason, "more": more, "event": "AuthenticationRefused"})
-        });
+        self.stranger(
+            "AuthenticationRefused",
+            |more| json!({"address": address.to_string(), "reason": reason, "more": more}),
+        );
     }
 
     /// Somebody asked for what he may not.
     pub(crate) fn denied(&self, caller: &Caller, rule: &Rule) {
         self.1.denied.fetch_add(1, Relaxed);
-        self.stranger(|more| {
+        self.stranger("PermissionDenied", |more| {
             json!({
                 "principal": caller.principal.name,
                 "address": caller.peer.ip().to_string(),
                 "call": rule.call,
                 "more": more,
-                "event": "PermissionDenied",
             })
         });
     }
 
     /// Writes it down, or counts it.
-    fn stranger(&self, event: impl FnOnce(u64) -> Value) {
+    fn stranger(&self, event_type: &'static str, event: impl FnOnce(u64) -> Value) {
         let Some(kept) = &self.0 else { return };
         let mut bucket = kept.bucket.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(more) = bucket.take(Instant::now()) else { return };
-        if kept.strangers.try_send(event(more)).is_err() {
+        if kept.later.try_send(Later { event_type, event: event(more) }).is_err() {
             bucket.more += more + 1;
+        }
+    }
+}
+
+/// An action that is about to be done. Whoever does it says how it ended.
+#[derive(Debug)]
+#[must_use = "dropped, nobody knows how it ended"]
+pub(crate) struct Begun(Option<Action>);
+
+#[derive(Debug)]
+struct Action {
+    audit: Audit,
+    kept: Arc<Kept>,
+    /// Which event says that it begun; none if only the lines of the node do.
+    number: Option<u64>,
+    principal: String,
+    call: &'static str,
+}
+
+impl Begun {
+    /// What is not audited.
+    pub(crate) fn unaudited() -> Self {
+        Self(None)
+    }
+
+    /// It was done, or was not. Ready when that is written down, or cannot be: what is done is done.
+    pub(crate) async fn ended(mut self, problem: Option<&Problem>) {
+        let Some(action) = self.0.take() else { return };
+        let Some((event_type, event)) = action.outcome(problem) else { return };
+        // Whoever asked may go away now: how it ended is written all the same.
+        let writing = tokio::spawn(async move {
+            let Action { audit, kept, .. } = action;
+            if let Err(unwritten) = written(&kept.engine, event_type, &event).await {
+                not_written(&audit.1, event_type, &unwritten);
+            }
+        });
+        let _ = writing.await;
+    }
+}
+
+impl Action {
+    /// What is written down about how it ended.
+    fn outcome(&self, problem: Option<&Problem>) -> Option<(&'static str, Value)> {
+        let Some(number) = self.number else {
+            let reason = problem.map(|problem| &*problem.reason);
+            tracing::warn!(
+                principal = self.principal,
+                call = self.call,
+                reason,
+                "ended on a node that does not lead"
+            );
+            return None;
+        };
+        let mut event = self.referring_to(number);
+        match problem {
+            None => Some(("AdminActionDone", event)),
+            Some(problem) => {
+                event["reason"] = Value::from(&*problem.reason);
+                Some(("AdminActionFailed", event))
+            }
+        }
+    }
+
+    fn referring_to(&self, number: u64) -> Value {
+        json!({"action": number, "principal": self.principal, "call": self.call})
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let Some(action) = self.0.take() else { return };
+        let Some(number) = action.number else { return };
+        let later = Later { event_type: "AdminActionAbandoned", event: action.referring_to(number) };
+        if action.kept.later.try_send(later).is_err() {
+            action.audit.1.unwritten.fetch_add(1, Relaxed);
         }
     }
 }
@@ -184,17 +271,18 @@ fn is_local(rule: &Rule) -> bool {
     matches!(rule.call, "Snapshot" | "Backup")
 }
 
-async fn write_strangers(engine: Engine, mut waiting: mpsc::Receiver<Value>, counters: Arc<AuditCounters>) {
-    while let Some(mut event) = waiting.recv().await {
-        let name = event.as_object_mut().and_then(|event| event.remove("event"));
-        let name = name.as_ref().and_then(Value::as_str).unwrap_or("AuthenticationRefused").to_owned();
-        if let Err(Unwritten::NotLeader(problem) | Unwritten::Other(problem)) =
-            written(&engine, &name, &event).await
-        {
-            counters.unwritten.fetch_add(1, Relaxed);
-            tracing::warn!("not in the audit: {name}: {problem}");
+async fn write_later(engine: Engine, mut waiting: mpsc::Receiver<Later>, counters: Arc<AuditCounters>) {
+    while let Some(Later { event_type, event }) = waiting.recv().await {
+        if let Err(unwritten) = written(&engine, event_type, &event).await {
+            not_written(&counters, event_type, &unwritten);
         }
     }
+}
+
+fn not_written(counters: &AuditCounters, event_type: &str, unwritten: &Unwritten) {
+    let (Unwritten::NotLeader(problem) | Unwritten::Other(problem)) = unwritten;
+    counters.unwritten.fetch_add(1, Relaxed);
+    tracing::warn!("not in the audit: {event_type}: {problem}");
 }
 
 /// Why there is no event.
@@ -203,8 +291,8 @@ enum Unwritten {
     Other(Problem),
 }
 
-/// Writes an event, in a namespace that is made when it is first needed.
-async fn written(engine: &Engine, event_type: &str, event: &Value) -> Result<(), Unwritten> {
+/// Writes an event, in a namespace that is made when it is first needed. Its number in the audit.
+async fn written(engine: &Engine, event_type: &str, event: &Value) -> Result<u64, Unwritten> {
     let other = |why: &dyn std::fmt::Display| {
         let message = format!("this cannot be written to the audit, and is not done without: {why}");
         Unwritten::Other(Problem::new(ProblemKind::Unavailable, "NOT_AUDITED", message))
@@ -225,7 +313,10 @@ async fn written(engine: &Engine, event_type: &str, event: &Value) -> Result<(),
     write.payload = payload.as_bytes();
     let options = WriteOptions { patience: PATIENCE };
     match engine.write(SYSTEM, key, &write, options).await {
-        Ok(_) => Ok(()),
+        Ok(acknowledgement) => match &*acknowledgement.outcome {
+            Outcome::Committed(committed) => Ok(committed.workspace_offset.get()),
+            outcome => Err(other(&format_args!("{outcome:?}"))),
+        },
         Err(WriteError::NotLeader(error)) => Err(Unwritten::NotLeader(error.into())),
         Err(error) => Err(other(&error)),
     }

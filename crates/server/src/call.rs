@@ -5,13 +5,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::stream::{BoxStream, Stream, StreamExt};
+use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use gapless_api::Problem;
 use tokio::sync::watch;
 use tonic::{Code, Request, Status};
 
-use crate::access::authentication::unix_seconds;
+use crate::access::clock::Expiry;
 use crate::access::gate::expired;
+use crate::audit::Begun;
 
 /// How long a call may take: what its caller allows, or what the server does.
 pub(crate) fn patience<T>(request: &Request<T>, most: Duration) -> Duration {
@@ -84,7 +85,7 @@ where
 }
 
 /// A stream that ends with a problem when the server stops.
-pub(crate) fn until_closing<T: Send + 'static>(
+fn until_closing<T: Send + 'static>(
     items: impl Stream<Item = Result<T, Problem>> + Send + 'static,
     mut closing: watch::Receiver<bool>,
 ) -> BoxStream<'static, Result<T, Problem>> {
@@ -94,11 +95,11 @@ pub(crate) fn until_closing<T: Send + 'static>(
     Until::new(items.boxed(), closed, Problem::shutting_down).boxed()
 }
 
-/// The same, which also ends when the credential of whoever asked is void, in seconds since 1970.
+/// The same, which also ends when the credential of whoever asked is void.
 pub(crate) fn until_over<T: Send + 'static>(
     items: impl Stream<Item = Result<T, Problem>> + Send + 'static,
     closing: watch::Receiver<bool>,
-    expires: Option<u64>,
+    expires: Option<Expiry>,
 ) -> BoxStream<'static, Result<T, Problem>> {
     until_closing(until_void(items, expires), closing)
 }
@@ -106,11 +107,30 @@ pub(crate) fn until_over<T: Send + 'static>(
 /// A stream that ends with a problem when a credential is void.
 pub(crate) fn until_void<T: Send + 'static>(
     items: impl Stream<Item = Result<T, Problem>> + Send + 'static,
-    expires: Option<u64>,
+    expires: Option<Expiry>,
 ) -> BoxStream<'static, Result<T, Problem>> {
     let Some(expires) = expires else { return items.boxed() };
-    let left = Duration::from_secs(expires.saturating_sub(unix_seconds()));
-    Until::new(items.boxed(), Box::pin(tokio::time::sleep(left)), expired).boxed()
+    Until::new(items.boxed(), Box::pin(expires.over()), expired).boxed()
+}
+
+/// A stream that is an action: when it ends, that is written down before whoever asked is told.
+pub(crate) fn to_its_end<T: Send + 'static>(
+    items: BoxStream<'static, Result<T, Problem>>,
+    begun: Begun,
+) -> BoxStream<'static, Result<T, Problem>> {
+    stream::unfold((items, Some(begun)), |(mut items, mut begun)| async move {
+        let item = items.next().await;
+        let problem = match &item {
+            Some(Ok(_)) => return Some((item?, (items, begun))),
+            Some(Err(problem)) => Some(problem),
+            None => None,
+        };
+        if let Some(begun) = begun.take() {
+            begun.ended(problem).await;
+        }
+        Some((item?, (items, begun)))
+    })
+    .boxed()
 }
 
 /// Why a request of a stream could not be read: what it was is the fault of whoever sent it.
@@ -133,9 +153,8 @@ pub(crate) fn sent<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use futures_util::stream;
-
     use super::*;
+    use crate::access::clock::Clock;
 
     #[tokio::test]
     async fn a_stream_that_never_pauses_ends_when_the_server_stops() {
@@ -167,7 +186,8 @@ mod tests {
     #[tokio::test]
     async fn a_stream_ends_when_the_credential_it_began_with_is_void() {
         let silent = stream::pending::<Result<u8, Problem>>();
-        let mut over = until_void(silent, Some(unix_seconds().saturating_sub(1)));
+        let clock = Clock::default();
+        let mut over = until_void(silent, Some(Expiry::new(clock.now().saturating_sub(1), &clock)));
         assert_eq!(over.next().await.unwrap().unwrap_err().reason, "TOKEN_EXPIRED");
         assert!(over.next().await.is_none());
         let mut lasting = until_void(stream::iter([Ok(1)]), None);

@@ -237,6 +237,35 @@ mod tests {
         assert_eq!(read(&settings.print()), (settings, Vec::new()));
     }
 
+    /// From one seed: bytes of a good file that are changed, cut out, doubled or swapped for others.
+    #[test]
+    fn any_file_is_taken_or_told_what_is_wrong() {
+        let good = Settings::default().print();
+        let mut chance = fastrand::Rng::with_seed(7);
+        let mut taken = 0;
+        for _ in 0..5_000 {
+            let mut bytes = good.clone().into_bytes();
+            for _ in 0..chance.usize(1..6) {
+                let at = chance.usize(..bytes.len());
+                let end = (at + chance.usize(1..40)).min(bytes.len());
+                match chance.u8(..4) {
+                    0 => bytes[at] = chance.u8(..),
+                    1 => drop(bytes.drain(at..end)),
+                    2 => bytes.extend_from_within(at..end),
+                    _ => bytes[at] = *chance.choice(b"0123456789=[]\"'.-_\\\n").expect("there are some"),
+                }
+            }
+            let (settings, problems) = read(&String::from_utf8_lossy(&bytes));
+            assert!(problems.iter().all(|problem| !problem.to_string().is_empty()));
+            if problems.is_empty() {
+                // What is taken can be said again.
+                assert_eq!(read(&settings.print()), (settings, Vec::new()));
+                taken += 1;
+            }
+        }
+        assert!(taken > 100, "{taken} of 5000 say something");
+    }
+
     #[test]
     fn every_setting_can_be_set_by_what_it_shows_and_has_its_own_name() {
         let default = Settings::default();

@@ -148,7 +148,9 @@ async fn apply_namespace(State(http): State<Arc<Http>>, request: Request) -> Res
         let caller = caller(request.extensions())?.clone();
         let definition = parts::text(request).await?;
         let request = v1::ApplyNamespaceRequest { definition };
-        http.admin.open(&caller, &request).await?.apply_namespace(&request).await
+        let opened = http.admin.open(&caller, &request).await?;
+        let answer = opened.calls().apply_namespace(&request).await;
+        opened.told(answer).await
     };
     told("ApplyNamespace", applied.await)
 }
@@ -158,7 +160,12 @@ async fn wait_barrier(State(http): State<Arc<Http>>, request: Request) -> Respon
         let client = http.barriers.caller(request.extensions())?;
         let caller = caller(request.extensions())?.clone();
         let request = parts::body("WaitBarrier", request).await?;
-        http.admin.open(&caller, &request).await?.wait_barrier(&client, &request, http.patience()).await
+        http.admin
+            .open(&caller, &request)
+            .await?
+            .calls()
+            .wait_barrier(&client, &request, http.patience())
+            .await
     };
     told("WaitBarrier", waited.await)
 }

@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::access::Caller;
 use crate::access::gate::{Gate, allows, caller};
 use crate::access::rules::{Asked, WRITE_STREAM};
-use crate::call::{Sent, patience, sent, unread, until_closing, until_over};
+use crate::call::{Sent, patience, sent, unread, until_over};
 use crate::server::Limits;
 
 /// The service Ledger.
@@ -35,7 +35,7 @@ impl LedgerService {
     }
 
     fn stream<T: Send + 'static>(&self, answers: Answers<T>, caller: &Caller) -> Response<Sent<T>> {
-        Response::new(sent(until_over(answers, self.closing.clone(), caller.expires)))
+        Response::new(sent(until_over(answers, self.closing.clone(), caller.expires.clone())))
     }
 }
 
@@ -43,7 +43,7 @@ impl LedgerService {
 macro_rules! answered {
     ($self:ident, $call:ident, $request:ident) => {{
         let patience = $self.patience(&$request);
-        let calls = $self.gate.open(caller($request.extensions())?, $request.get_ref()).await?;
+        let calls = $self.gate.open(caller($request.extensions())?, $request.get_ref()).await?.calls();
         Ok(Response::new(calls.$call($request.into_inner(), patience).await?))
     }};
 }
@@ -53,7 +53,7 @@ macro_rules! streamed {
     ($self:ident, $call:ident, $request:ident) => {{
         let patience = $self.patience(&$request);
         let caller = caller($request.extensions())?.clone();
-        let calls = $self.gate.open(&caller, $request.get_ref()).await?;
+        let calls = $self.gate.open(&caller, $request.get_ref()).await?.calls();
         Ok($self.stream(calls.$call($request.into_inner(), patience).await?, &caller))
     }};
 }
@@ -62,7 +62,7 @@ macro_rules! streamed {
 impl Ledger for LedgerService {
     async fn write(&self, request: Request<v1::WriteRequest>) -> Result<Response<v1::WriteResponse>, Status> {
         let patience = self.patience(&request);
-        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?.calls();
         Ok(Response::new(calls.write(request.get_ref(), patience).await?))
     }
 
@@ -74,12 +74,14 @@ impl Ledger for LedgerService {
     ) -> Result<Response<Self::WriteStreamStream>, Status> {
         let caller = caller(request.extensions())?.clone();
         let calls = self.gate.open_stream(&caller, &WRITE_STREAM)?;
+        let expires = caller.expires.clone();
         let requests = request.into_inner().map(move |request| {
             let request = request.map_err(|status| unread(&status))?;
             allows(&caller, v1::WriteRequest::RULE, &request.scope())?;
             Ok(request)
         });
-        let requests = until_closing(requests, self.closing.clone());
+        // What was taken before is answered.
+        let requests = until_over(requests, self.closing.clone(), expires);
         let answers = calls.write_stream(requests, self.limits.in_flight, self.limits.patience);
         Ok(Response::new(sent(answers)))
     }
@@ -146,7 +148,7 @@ impl Ledger for LedgerService {
         request: Request<v1::SubscribeRequest>,
     ) -> Result<Response<Self::SubscribeStream>, Status> {
         let caller = caller(request.extensions())?;
-        let calls = self.gate.open(caller, request.get_ref()).await?;
+        let calls = self.gate.open(caller, request.get_ref()).await?.calls();
         Ok(self.stream(calls.subscribe(request.get_ref())?, caller))
     }
 

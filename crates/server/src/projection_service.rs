@@ -39,7 +39,7 @@ impl ProjectionService {
     ) -> Result<Sent<v1::WorkResponse>, Status> {
         let caller = caller(request.extensions())?.clone();
         let calls = self.gate.open_stream(&caller, &WORK)?;
-        let expires = caller.expires;
+        let expires = caller.expires.clone();
         let requests = request.into_inner().map(move |request| {
             let request = request.map_err(|status| unread(&status))?;
             let scope = match &request.request {
@@ -85,9 +85,9 @@ macro_rules! service {
                 request: Request<v1::SubscribeEffectsRequest>,
             ) -> Result<Response<Self::SubscribeEffectsStream>, Status> {
                 let caller = caller(request.extensions())?;
-                let calls = self.gate.open(caller, request.get_ref()).await?;
+                let calls = self.gate.open(caller, request.get_ref()).await?.calls();
                 let effects = calls.subscribe_effects(request.get_ref())?;
-                Ok(Response::new(sent(until_over(effects, self.closing.clone(), caller.expires))))
+                Ok(Response::new(sent(until_over(effects, self.closing.clone(), caller.expires.clone()))))
             }
 
             $(
@@ -96,8 +96,9 @@ macro_rules! service {
                     request: Request<v1::$answered_request>,
                 ) -> Result<Response<v1::$answered_response>, Status> {
                     let patience = self.patience(&request);
-                    let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
-                    Ok(Response::new(calls.$answered(request.into_inner(), patience).await?))
+                    let opened = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+                    let answer = opened.calls().$answered(request.into_inner(), patience).await;
+                    Ok(Response::new(opened.told(answer).await?))
                 }
             )*
 
@@ -106,8 +107,9 @@ macro_rules! service {
                     &self,
                     request: Request<v1::$told_request>,
                 ) -> Result<Response<v1::$told_response>, Status> {
-                    let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
-                    Ok(Response::new(calls.$told(request.get_ref())?))
+                    let opened = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
+                    let answer = opened.calls().$told(request.get_ref());
+                    Ok(Response::new(opened.told(answer).await?))
                 }
             )*
         }

@@ -10,7 +10,7 @@ use gapless_api::{Problem, ProblemKind};
 use gapless_types::ClientId;
 use tokio::time::Instant;
 
-use crate::accept::Peer;
+use crate::accept::{Peer, network};
 
 /// Calls that an address may make at once.
 const BURST: u32 = 200;
@@ -38,8 +38,9 @@ impl Rates {
         let Some(Peer(peer)) = extensions.get() else {
             return Err(Problem::new(ProblemKind::Internal, "NO_PEER", "a call that came from nowhere"));
         };
-        self.take(peer.ip(), Instant::now())?;
-        Ok(ClientId::new(&peer.ip().to_string()).expect("an address is shorter than a client id may be"))
+        let address = network(peer.ip());
+        self.take(address, Instant::now())?;
+        Ok(ClientId::new(&address.to_string()).expect("an address is shorter than a client id may be"))
     }
 
     /// Takes one call.

@@ -11,6 +11,7 @@ use rustls::ServerConfig;
 
 use crate::access::authentication::Authentication;
 use crate::access::certificates::Certificates;
+use crate::access::clock::Clock;
 use crate::access::keys::Keys;
 use crate::access::reload::{Contents, Current, Reload};
 use crate::access::tokens::Expected;
@@ -89,7 +90,7 @@ impl Security {
     ///
     /// # Errors
     /// With what is wrong with one of them.
-    pub(crate) fn open(&self) -> Result<Opened, String> {
+    pub(crate) fn open(&self, clock: Clock) -> Result<Opened, String> {
         let mut sources: Vec<Arc<dyn Reload>> = Vec::new();
         [&self.tls.key, &self.token_keys].into_iter().for_each(|path| warn_if_shared(path));
         let clients = match is_named(&self.token_keys) {
@@ -120,7 +121,11 @@ impl Security {
         } else {
             None
         };
-        Ok(Opened { tls, authentication: Arc::new(Authentication::new(tokens, certificates)), sources })
+        Ok(Opened {
+            tls,
+            authentication: Arc::new(Authentication::new(tokens, certificates, clock)),
+            sources,
+        })
     }
 }
 

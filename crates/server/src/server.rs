@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use tonic::service::Routes;
 
 use crate::accept::{self, Door};
+use crate::access::clock::Clock;
 use crate::access::fairness::Room;
 use crate::access::gate::Gate;
 use crate::access::reload::{self, ReloadCounters};
@@ -52,6 +53,8 @@ pub struct Config {
     pub spans: Arc<SpanCounters>,
     /// How it protects itself.
     pub security: Security,
+    /// What time it is when credentials are looked at.
+    pub clock: Clock,
 }
 
 /// What a server bears. Beyond it, somebody is refused or waits; nothing grows.
@@ -105,6 +108,7 @@ impl Config {
             other_nodes: OtherNodes::default(),
             spans: Arc::default(),
             security: Security::default(),
+            clock: Clock::default(),
         }
     }
 }
@@ -143,7 +147,7 @@ impl Server {
     /// # Errors
     /// If nobody can listen there.
     pub async fn start(engine: Engine, config: Config) -> Result<Self, StartError> {
-        let security = config.security.open().map_err(StartError::Security)?;
+        let security = config.security.open(config.clock).map_err(StartError::Security)?;
         let refused = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;

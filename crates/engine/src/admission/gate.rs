@@ -1,15 +1,17 @@
 //! The gate itself: one short lock around what is in use, claimed and behind.
 
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gapless_types::{IdempotencyKey, PartitionId};
 
+use super::clients::{ClientHash, ClientPlace, Clients, Found};
 use super::pool::{Pool, Size};
 use super::{
     AdmissionError, AdmissionLimits, Backlog, Budget, Limit, LimitsError, Overloaded, Request, Scope, Signal,
 };
-use crate::keyed::KeyedMap;
+use crate::keyed::{KeyedHash, KeyedMap};
 use crate::limits::MAX_COMMAND_BYTES;
 use crate::log_time::Clock;
 
@@ -24,6 +26,7 @@ struct Shared {
     limits: AdmissionLimits,
     clock: Arc<dyn Clock>,
     signal: Option<Arc<dyn Signal>>,
+    hash: KeyedHash,
     state: Mutex<State>,
 }
 
@@ -33,7 +36,9 @@ struct State {
     node_backlog: Backlog,
     log_too_long: Option<LogLength>,
     partitions: KeyedMap<PartitionId, PartitionState>,
-    /// One for a partition at most.
+    /// Of all partitions: a map for each would be made anew whenever one has been idle.
+    clients: Clients,
+    /// One for a partition and for a client at most.
     claims: KeyedMap<PartitionId, Claim>,
     /// No claim ends before this.
     claims_end: Duration,
@@ -51,21 +56,33 @@ pub struct LogLength {
 #[derive(Debug)]
 struct PartitionState {
     pool: Pool,
+    /// Clients that hold something.
+    clients: u64,
     backlog: Backlog,
     frozen: bool,
+}
+
+/// Who asks for what.
+#[derive(Clone, Copy, Debug)]
+struct Asking {
+    partition: PartitionId,
+    size: Size,
+    key: IdempotencyKey,
+    client: ClientPlace,
 }
 
 /// Room that a large write waits for.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     key: IdempotencyKey,
+    client: ClientHash,
     size: Size,
     ends: Duration,
 }
 
 impl PartitionState {
     fn new(budget: &Budget) -> Self {
-        Self { pool: Pool::new(budget), backlog: Backlog::default(), frozen: false }
+        Self { pool: Pool::new(budget), clients: 0, backlog: Backlog::default(), frozen: false }
     }
 
     /// Whether nothing would be lost by forgetting it.
@@ -91,44 +108,49 @@ impl Admission {
             node_backlog: Backlog::default(),
             log_too_long: None,
             partitions: KeyedMap::default(),
+            clients: Clients::default(),
             claims: KeyedMap::default(),
             claims_end: Duration::MAX,
         };
-        Ok(Self { shared: Arc::new(Shared { limits, clock, signal, state: Mutex::new(state) }) })
+        let (hash, state) = (KeyedHash::default(), Mutex::new(state));
+        Ok(Self { shared: Arc::new(Shared { limits, clock, signal, hash, state }) })
     }
 
     /// Admits a write, until its permit is dropped.
     ///
     /// # Errors
     /// If it has to wait, or can never be admitted. Nothing is counted then; a large write that found no room has claimed some.
-    pub fn admit(&self, request: Request) -> Result<Permit, AdmissionError> {
-        let Request { partition, bytes, key } = request;
+    pub fn admit<C: Hash>(&self, request: Request<C>) -> Result<Permit, AdmissionError> {
+        let Request { partition, bytes, key, client } = request;
         if bytes > MAX_COMMAND_BYTES as u64 {
             return Err(AdmissionError::TooLarge { bytes });
         }
         if let Some(signal) = &self.shared.signal {
             signal.check(partition)?;
         }
+        let asking = Asking {
+            partition,
+            size: Size::of(bytes),
+            key,
+            client: ClientPlace::of(&self.shared.hash, partition, &client),
+        };
         let now = self.shared.clock.monotonic();
         let mut state = self.shared.lock();
         state.end_claims(now);
         self.check_backlog(&state, partition, now)?;
-        let size = Size::of(bytes);
-        match self.find_room(&state, partition, size, key) {
-            Ok(()) => {}
-            Err(overloaded) => {
-                state.claim(partition, key, size, now + self.shared.claim_life(), &self.shared.limits);
-                return Err(overloaded.into());
+        if let Err(overloaded) = self.find_room(&state, &asking) {
+            // Whoever has his part already has nothing to wait for but his own.
+            if overloaded.limit != Limit::Client {
+                state.claim(&asking, now + self.shared.claim_life(), &self.shared.limits);
             }
+            return Err(overloaded.into());
         }
         if state.claims.get(&partition).is_some_and(|claim| claim.key == key) {
             state.end_claim(partition);
         }
-        let limits = &self.shared.limits;
-        state.node.take(size);
-        let known = state.partitions.entry(partition);
-        known.or_insert_with(|| PartitionState::new(&limits.partition)).pool.take(size);
-        Ok(Permit { shared: self.shared.clone(), partition, size })
+        state.take(&asking, &self.shared.limits);
+        let Asking { size, client, .. } = asking;
+        Ok(Permit { shared: self.shared.clone(), partition, size, client })
     }
 
     /// What is let in.
@@ -185,6 +207,12 @@ impl Admission {
         self.shared.lock().partitions.len()
     }
 
+    /// Clients of which something is remembered, once for each partition.
+    #[cfg(test)]
+    pub(super) fn shared_clients(&self) -> usize {
+        self.shared.lock().clients.len()
+    }
+
     fn change(&self, partition: PartitionId, change: impl FnOnce(&mut PartitionState)) {
         let budget = &self.shared.limits.partition;
         let mut state = self.shared.lock();
@@ -230,18 +258,12 @@ impl Admission {
         Ok(())
     }
 
-    /// Whether there is room in the partition and on the node, and whether it is this partition's turn.
-    fn find_room(
-        &self,
-        state: &State,
-        partition: PartitionId,
-        size: Size,
-        key: IdempotencyKey,
-    ) -> Result<(), Overloaded> {
-        let budget = &self.shared.limits.partition;
-        let known = state.partitions.get(&partition);
+    /// Whether there is room in the partition and on the node, and whether it is this partition's turn, and this client's.
+    fn find_room(&self, state: &State, asking: &Asking) -> Result<(), Overloaded> {
+        let Asking { partition, size, key, client } = *asking;
         let own = state.claims.get(&partition).filter(|claim| claim.key == key).map(|claim| claim.size);
-        let empty = Pool::new(budget);
+        let empty = Pool::new(&self.shared.limits.partition);
+        let known = state.partitions.get(&partition);
         let pool = known.map_or(&empty, |known| &known.pool);
         for (scope, pool) in [(Scope::Partition(partition), pool), (Scope::Node, &state.node)] {
             if let Some((limit, current, maximum)) = pool.lacks(size, own) {
@@ -252,18 +274,25 @@ impl Admission {
         if own.is_some() {
             return Ok(());
         }
-        let ((operations, bytes), (free_operations, free_bytes)) = (pool.in_use(), state.node.free());
-        let (current, maximum) = if operations + 1 > free_operations {
-            (operations + 1, free_operations)
-        } else {
-            (bytes + size.bytes(), free_bytes)
+        let found = Found {
+            in_use: pool.held_in_all(),
+            clients: known.map_or(0, |known| known.clients),
+            free: pool.free(),
+            free_on_node: state.node.free(),
         };
-        if current > maximum {
-            let retry_after = self.shared.clamp(state.node.time_to_drain(size));
-            let scope = Scope::Partition(partition);
-            return Err(Overloaded { scope, limit: Limit::Share, current, maximum, retry_after });
+        // Even if all of the partition were this client's: nobody has to be looked up unless there is little room.
+        if found.refuses(found.in_use, size).is_none() {
+            return Ok(());
         }
-        Ok(())
+        match found.refuses(state.clients.held(client), size) {
+            None => Ok(()),
+            Some((limit, current, maximum)) => {
+                let drains = if limit == Limit::Share { &state.node } else { pool };
+                let retry_after = self.shared.clamp(drains.time_to_drain(size));
+                let scope = Scope::Partition(partition);
+                Err(Overloaded { scope, limit, current, maximum, retry_after })
+            }
+        }
     }
 }
 
@@ -282,42 +311,62 @@ impl Shared {
         self.limits.max_retry * 2
     }
 
-    fn release(&self, partition: PartitionId, size: Size) {
+    fn release(&self, partition: PartitionId, size: Size, client: ClientPlace) {
         let now = self.clock.monotonic();
         let mut state = self.lock();
         state.node.give_back(size, now);
+        let is_last = state.clients.give_back(client, size);
         if let Some(known) = state.partitions.get_mut(&partition) {
             known.pool.give_back(size, now);
+            known.clients -= u64::from(is_last);
         }
         state.forget_if_idle(partition);
     }
 }
 
 impl State {
-    /// Room for a large write that found none: one claim for a partition, and all of them at most half of the node.
-    fn claim(
-        &mut self,
-        partition: PartitionId,
-        key: IdempotencyKey,
-        size: Size,
-        ends: Duration,
-        limits: &AdmissionLimits,
-    ) {
-        if size.is_small() || self.node.claimed() + size.bytes() > limits.node.bytes / 2 {
+    fn take(&mut self, asking: &Asking, limits: &AdmissionLimits) {
+        let Asking { partition, size, client, .. } = *asking;
+        self.node.take(size);
+        let is_first = self.clients.take(client, size);
+        let known = self.partitions.entry(partition);
+        let known = known.or_insert_with(|| PartitionState::new(&limits.partition));
+        known.pool.take(size);
+        known.clients += u64::from(is_first);
+    }
+
+    /// Whether a client holds no more bytes of a partition than others there do, on average.
+    fn is_modest(&self, partition: PartitionId, client: ClientPlace) -> bool {
+        let Some(known) = self.partitions.get(&partition) else { return true };
+        let (_, bytes) = known.pool.in_use();
+        self.clients.held(client).bytes.saturating_mul(known.clients) <= bytes
+    }
+
+    /// Room for a large write that found none: one claim for a partition and for a client, and all of them at most half of the node.
+    /// None for a client that holds much already: its next write would have the place of somebody else's first.
+    fn claim(&mut self, asking: &Asking, ends: Duration, limits: &AdmissionLimits) {
+        let Asking { partition, size, key, client } = *asking;
+        if size.is_small()
+            || self.node.claimed() + size.bytes() > limits.node.bytes / 2
+            || !self.is_modest(partition, client)
+        {
             return;
         }
-        match self.claims.get_mut(&partition) {
+        if let Some(claim) = self.claims.get_mut(&partition) {
             // Coming back too early does not lose the place.
-            Some(claim) if claim.key == key => claim.ends = ends,
-            Some(_) => {}
-            None => {
-                self.claims.insert(partition, Claim { key, size, ends });
-                self.claims_end = self.claims_end.min(ends);
-                let known = self.partitions.entry(partition);
-                known.or_insert_with(|| PartitionState::new(&limits.partition)).pool.claim(size);
-                self.node.claim(size);
+            if claim.key == key {
+                claim.ends = ends;
             }
+            return;
         }
+        if self.claims.values().any(|claim| claim.client == client.client) {
+            return;
+        }
+        self.claims.insert(partition, Claim { key, client: client.client, size, ends });
+        self.claims_end = self.claims_end.min(ends);
+        let known = self.partitions.entry(partition);
+        known.or_insert_with(|| PartitionState::new(&limits.partition)).pool.claim(size);
+        self.node.claim(size);
     }
 
     /// Ends claims whose owners did not come back.
@@ -358,6 +407,7 @@ pub struct Permit {
     shared: Arc<Shared>,
     partition: PartitionId,
     size: Size,
+    client: ClientPlace,
 }
 
 impl Permit {
@@ -370,7 +420,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.shared.release(self.partition, self.size);
+        self.shared.release(self.partition, self.size, self.client);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::clients::{Free, Held};
 use super::{Budget, Limit};
 use crate::limits::SMALL_WRITE_BYTES;
 
@@ -23,6 +24,11 @@ impl Size {
 
     pub(super) const fn is_small(self) -> bool {
         self.0 <= SMALL_WRITE_BYTES
+    }
+
+    /// Its bytes, if it is large.
+    pub(super) const fn large(self) -> u64 {
+        if self.is_small() { 0 } else { self.0 }
     }
 }
 
@@ -58,6 +64,11 @@ impl Pool {
         (self.operations, self.bytes)
     }
 
+    /// The same, as if one client had it all.
+    pub(super) fn held_in_all(&self) -> Held {
+        Held { operations: self.operations, bytes: self.bytes, large: self.large }
+    }
+
     pub(super) fn claimed(&self) -> u64 {
         self.claimed
     }
@@ -67,9 +78,12 @@ impl Pool {
     }
 
     /// What nobody uses and nobody has claimed.
-    pub(super) fn free(&self) -> (u64, u64) {
-        let operations = self.most_operations.saturating_sub(self.operations + self.claims);
-        (operations, self.most_bytes.saturating_sub(self.bytes + self.held(self.claimed)))
+    pub(super) fn free(&self) -> Free {
+        Free {
+            operations: self.most_operations.saturating_sub(self.operations + self.claims),
+            bytes: self.most_bytes.saturating_sub(self.bytes + self.held(self.claimed)),
+            large: self.share_of_large().saturating_sub(self.large + self.claimed),
+        }
     }
 
     /// What is missing for an operation, with what it would come to and what it may: nothing if there is room. Its own claim is its
@@ -92,7 +106,7 @@ impl Pool {
     pub(super) fn take(&mut self, size: Size) {
         self.operations += 1;
         self.bytes += size.bytes();
-        self.large += if size.is_small() { 0 } else { size.bytes() };
+        self.large += size.large();
         assert!(
             self.operations <= self.most_operations && self.bytes <= self.most_bytes,
             "no pool is overdrawn: {self:?}"
@@ -102,7 +116,7 @@ impl Pool {
     pub(super) fn give_back(&mut self, size: Size, now: Duration) {
         self.operations -= 1;
         self.bytes -= size.bytes();
-        self.large -= if size.is_small() { 0 } else { size.bytes() };
+        self.large -= size.large();
         self.drain.count(size.bytes(), now);
     }
 

@@ -11,6 +11,8 @@ use crate::limits::SMALL_WRITE_BYTES;
 use crate::log_time::Clock;
 use crate::log_time::manual::ManualClock;
 
+mod fairness;
+
 const MIB: u64 = 1 << 20;
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -18,10 +20,15 @@ fn partition(number: u16) -> PartitionId {
     PartitionId { namespace: NamespaceId::new(1), index: PartitionIndex::new(number) }
 }
 
-fn request(number: u16, bytes: u64, key: u64) -> Request {
+/// Of somebody who asks for nothing else.
+fn request(number: u16, bytes: u64, key: u64) -> Request<u64> {
+    request_of(key, number, bytes, key)
+}
+
+fn request_of(client: u64, number: u16, bytes: u64, key: u64) -> Request<u64> {
     let mut key_bytes = [1; 16];
     key_bytes[..8].copy_from_slice(&key.to_le_bytes());
-    Request { partition: partition(number), bytes, key: IdempotencyKey::new(key_bytes).unwrap() }
+    Request { partition: partition(number), bytes, key: IdempotencyKey::new(key_bytes).unwrap(), client }
 }
 
 fn limits() -> AdmissionLimits {
@@ -62,6 +69,7 @@ fn operations_of_a_partition_and_of_the_node_are_limited() {
     assert!(admission.admit(request(0, 10, 9)).is_ok());
     assert_eq!(admission.in_use(Scope::Node), (0, 0));
     assert!(admission.shared_partitions() == 0, "nothing is kept of partitions that nobody uses");
+    assert_eq!(admission.shared_clients(), 0);
 }
 
 #[test]
@@ -239,11 +247,11 @@ fn a_busy_partition_leaves_room_for_the_others() {
         (0..).map_while(|key| admission.admit(request(number, SMALL_WRITE_BYTES, key)).ok()).collect()
     };
     let first = fill(0);
-    assert_eq!(first.len() as u64 * SMALL_WRITE_BYTES, 32 * MIB, "half, alone");
-    let refusal = overloaded(admission.admit(request(0, SMALL_WRITE_BYTES, 1)));
+    assert_eq!(first.len(), 683, "two thirds of 1024, of many clients");
+    let refusal = overloaded(admission.admit(request(0, SMALL_WRITE_BYTES, u64::MAX)));
     assert_eq!((refusal.scope, refusal.limit), (Scope::Partition(partition(0)), Limit::Share));
     let second = fill(1);
-    assert_eq!(second.len() as u64 * SMALL_WRITE_BYTES, 16 * MIB, "half of the rest");
+    assert_eq!(second.len(), 228, "two thirds of the rest");
     assert!(admission.admit(request(2, SMALL_WRITE_BYTES, 1)).is_ok());
 }
 
@@ -274,20 +282,23 @@ proptest! {
     /// Whatever comes and goes: pools count exactly what is held, and are never overdrawn.
     #[test]
     fn pools_count_what_is_held(
-        steps in proptest::collection::vec((0..3_u16, 0..5 * MIB, 0..20_u64, any::<bool>(), 0..3000_u64), 1..200),
+        steps in proptest::collection::vec((0..3_u16, 0..5 * MIB, 0..20_u64, any::<bool>(), 0..3000_u64, 0..4_u64), 1..200),
     ) {
         let (admission, clock) = admission(limits());
-        let mut held: Vec<(u16, u64, Permit)> = Vec::new();
-        for (number, bytes, key, leave, passes) in steps {
+        let mut held: Vec<(u16, u64, u64, Permit)> = Vec::new();
+        for (number, bytes, key, leave, passes, client) in steps {
             clock.advance(Duration::from_millis(passes));
             if leave && !held.is_empty() {
                 let at = usize::try_from(bytes)? % held.len();
                 drop(held.swap_remove(at));
-            } else if let Ok(permit) = admission.admit(request(number, bytes, key)) {
-                held.push((number, bytes, permit));
+            } else if let Ok(permit) = admission.admit(request_of(client, number, bytes, key)) {
+                held.push((number, bytes, client, permit));
             }
-            let sum = |of: Option<u16>| held.iter().filter(|(number, _, _)| of.is_none_or(|of| of == *number))
-                .fold((0, 0), |(count, sum), (_, bytes, _)| (count + 1, sum + bytes));
+            let sum = |of: Option<u16>| held.iter().filter(|(number, ..)| of.is_none_or(|of| of == *number))
+                .fold((0, 0), |(count, sum), (_, bytes, ..)| (count + 1, sum + bytes));
+            let clients: std::collections::BTreeSet<(u16, u64)> =
+                held.iter().map(|(number, _, client, _)| (*number, *client)).collect();
+            prop_assert_eq!(admission.shared_clients(), clients.len());
             prop_assert_eq!(admission.in_use(Scope::Node), sum(None));
             for number in 0..3 {
                 let used = admission.in_use(Scope::Partition(partition(number)));
@@ -300,5 +311,6 @@ proptest! {
         // All claims have ended: the largest write finds room at once.
         prop_assert!(admission.admit(request(0, MAX_COMMAND_BYTES as u64, u64::MAX)).is_ok());
         prop_assert_eq!(admission.shared_partitions(), 0);
+        prop_assert_eq!(admission.shared_clients(), 0);
     }
 }

@@ -46,7 +46,7 @@ async fn hand_over(
     check(node, slot)?;
     let bytes = encoded_bytes(&slot.id, &command) as u64;
     let key = node.projections.next_key();
-    let request = admission::Request { partition: slot.id.partition, bytes, key };
+    let request = admission::Request { partition: slot.id.partition, bytes, key, client: &slot.id };
     let permit = node.admission.admit(request)?;
     let (reply, answer) = oneshot::channel();
     let asked = Asked { domain: slot.id.clone(), reply, permit };

@@ -12,13 +12,13 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::http::{HeaderMap, header};
 use gapless_api::{Problem, ProblemKind};
 use ring::digest;
 
 use super::certificates::Certificates;
+use super::clock::{Clock, Expiry};
 use super::keys::Keys;
 use super::reload::Current;
 use super::tokens::{Expected, TokenError, checked};
@@ -53,14 +53,17 @@ pub(crate) struct Authentication {
     certificates: Option<Arc<Current<Certificates>>>,
     known: Mutex<HashMap<[u8; HASH_BYTES], Known>>,
     anybody: Arc<Principal>,
+    clock: Clock,
 }
 
 impl Authentication {
     pub(crate) fn new(
         tokens: Option<(Arc<Current<Keys>>, Expected)>,
         certificates: Option<Arc<Current<Certificates>>>,
+        clock: Clock,
     ) -> Self {
-        Self { tokens, certificates, known: Mutex::default(), anybody: Arc::new(Principal::anybody()) }
+        let anybody = Arc::new(Principal::anybody());
+        Self { tokens, certificates, known: Mutex::default(), anybody, clock }
     }
 
     /// Whether anybody is asked who he is.
@@ -78,10 +81,10 @@ impl Authentication {
             return Ok(Caller { principal: self.anybody.clone(), peer, expires: None });
         }
         if let (Some((keys, expected)), Some(token)) = (&self.tokens, bearer(headers)?) {
-            let now = unix_seconds();
+            let now = self.clock.now();
             let (principal, expires) =
                 self.of_token(token, &keys.get(), expected, now).map_err(unbelieved)?;
-            return Ok(Caller { principal, peer, expires: Some(expires) });
+            return Ok(Caller { principal, peer, expires: Some(Expiry::new(expires, &self.clock)) });
         }
         let certificates = self.certificates.as_ref();
         match certificates.and_then(|certificates| certificates.get().principal(&connection.names)) {
@@ -130,11 +133,6 @@ fn hash(token: &str) -> [u8; HASH_BYTES] {
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// Seconds since 1970, as this machine has them.
-pub(crate) fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 /// The token of a request, if it has one.
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
@@ -176,7 +174,7 @@ mod tests {
         let token = issued(&claims, &key).unwrap();
         let expected = Expected { audience: "gapless".to_owned(), leeway: 10 };
         let keys = Arc::new(Keys::read(&to_file(&[key.to_check_with()])).unwrap());
-        let authentication = Authentication::new(None, None);
+        let authentication = Authentication::new(None, None, Clock::default());
         let first = authentication.of_token(&token, &keys, &expected, 999).unwrap();
         let again = authentication.of_token(&token, &keys, &expected, 1009).unwrap();
         assert!(Arc::ptr_eq(&first.0, &again.0), "it was not checked twice");
@@ -193,7 +191,7 @@ mod tests {
         let key = Key::generate("one", Algorithm::HS256).unwrap();
         let keys = Arc::new(Keys::read(&to_file(std::slice::from_ref(&key))).unwrap());
         let expected = Expected { audience: "gapless".to_owned(), leeway: 0 };
-        let authentication = Authentication::new(None, None);
+        let authentication = Authentication::new(None, None, Clock::default());
         for number in 0..MAX_KNOWN + 10 {
             let text = format!(
                 r#"{{"sub":"till-{number}","aud":"gapless","exp":1000,"namespaces":[],"actions":[]}}"#

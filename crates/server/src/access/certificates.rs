@@ -77,6 +77,30 @@ pub(crate) fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// From one seed: files and certificates of any bytes.
+    #[test]
+    fn any_file_and_any_certificate_is_taken_or_refused() {
+        let good = b"[[client]]\nname = 'till'\nnamespaces = ['shop*']\nactions = ['read']\n";
+        let certificate = rcgen::generate_simple_self_signed(["till".to_owned()]).unwrap().cert;
+        assert_eq!(names(certificate.der()), ["till"]);
+        let mut chance = fastrand::Rng::with_seed(7);
+        let mut change = |bytes: &[u8]| {
+            let mut bytes = bytes.to_vec();
+            for _ in 0..chance.usize(1..4) {
+                let at = chance.usize(..bytes.len());
+                bytes[at] = chance.u8(..);
+            }
+            bytes.truncate(chance.usize(1..=bytes.len() * 4));
+            bytes
+        };
+        for _ in 0..5_000 {
+            let _ = Certificates::read(&String::from_utf8_lossy(&change(good)));
+            for name in names(&CertificateDer::from(change(certificate.der()))) {
+                assert!(!name.is_empty() && name.is_ascii(), "{name:?}");
+            }
+        }
+    }
     use crate::access::Action;
 
     #[test]

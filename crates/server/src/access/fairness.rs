@@ -13,6 +13,7 @@ use std::time::Duration;
 use gapless_api::{Problem, ProblemKind};
 
 use super::Caller;
+use crate::accept::network;
 
 /// When to come back.
 const SOON: Duration = Duration::from_millis(100);
@@ -84,9 +85,13 @@ impl Drop for Place {
     }
 }
 
-/// As whom a caller counts: himself if he said who he is, his address otherwise.
+/// As whom a caller counts: himself if he said who he is, his network otherwise.
 pub(crate) fn client(caller: &Caller, is_known: bool) -> Arc<str> {
-    if is_known { caller.principal.name.as_str().into() } else { caller.peer.ip().to_string().into() }
+    if is_known {
+        caller.principal.name.as_str().into()
+    } else {
+        network(caller.peer.ip()).to_string().into()
+    }
 }
 
 #[cfg(test)]

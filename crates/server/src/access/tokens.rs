@@ -125,6 +125,10 @@ pub fn checked(token: &str, keys: &Keys, expected: &Expected, now: u64) -> Resul
         return Err(TokenError::TooLong);
     }
     let header = decode_header(token).map_err(|_| TokenError::Malformed)?;
+    // Whoever signed it wants something understood that nobody here understands (RFC 7515, 4.1.11).
+    if header.crit.is_some() {
+        return Err(TokenError::Malformed);
+    }
     let key = keys.get(&header.kid.ok_or(TokenError::Malformed)?).ok_or(TokenError::UnknownKey)?;
     if header.alg != key.algorithm.jwt() {
         return Err(TokenError::Algorithm);
@@ -260,6 +264,25 @@ mod tests {
         assert_eq!(checked(&confused, &known, &expected(), NOW), Err(TokenError::Algorithm));
         let without = format!("{}.{}.{}", part(r#"{"alg":"EdDSA"}"#), parts[1], parts[2]);
         assert_eq!(checked(&without, &known, &expected(), NOW), Err(TokenError::Malformed));
+        // A key of its own, or one from elsewhere, is not even looked at.
+        let jwk =
+            serde_json::to_string(&Key::generate("one", Algorithm::EdDSA).unwrap().to_check_with()).unwrap();
+        let brought =
+            part(&format!(r#"{{"alg":"EdDSA","kid":"one","jwk":{jwk},"jku":"https://evil.example/keys"}}"#));
+        let brought = format!("{brought}.{}.{}", parts[1], parts[2]);
+        assert!(checked(&brought, &known, &expected(), NOW).is_err());
+    }
+
+    #[test]
+    fn what_a_token_wants_understood_and_nobody_understands_is_refused() {
+        crypto::install();
+        let key = Key::generate("one", Algorithm::EdDSA).unwrap();
+        let mut header = Header::new(key.algorithm.jwt());
+        header.kid = Some("one".to_owned());
+        let sign = |header: &Header| encode(header, &claims(), &key.encoding().unwrap()).unwrap();
+        assert_eq!(checked(&sign(&header), &keys(&[&key]), &expected(), NOW), Ok(claims()));
+        header.crit = Some(vec!["exp".to_owned()]);
+        assert_eq!(checked(&sign(&header), &keys(&[&key]), &expected(), NOW), Err(TokenError::Malformed));
     }
 
     #[test]

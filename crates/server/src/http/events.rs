@@ -35,7 +35,7 @@ pub(super) async fn write(
         let caller = caller(request.extensions())?.clone();
         let body = parts::text(request).await?;
         let request = write_request(&path, &key, &body)?;
-        http.ledger.open(&caller, &request).await?.write(&request, http.patience()).await
+        http.ledger.open(&caller, &request).await?.calls().write(&request, http.patience()).await
     };
     use v1::write_response::Result as Answer;
     match written.await.map(|response| response.result) {
@@ -114,8 +114,13 @@ pub(super) async fn workspace(
             let what = What::Workspace(request.workspace);
             return followed(&http, &caller, request.namespace, what, request.from, &headers).await;
         }
-        let events =
-            http.ledger.open(&caller, &request).await?.read_workspace(request, http.patience()).await?;
+        let events = http
+            .ledger
+            .open(&caller, &request)
+            .await?
+            .calls()
+            .read_workspace(request, http.patience())
+            .await?;
         Ok(lines(&http, &caller, events, "Event", |answer| answer.event))
     };
     asked.await.unwrap_or_else(|problem: Problem| refused(&problem))
@@ -137,7 +142,8 @@ pub(super) async fn all(
             return followed(&http, &caller, request.namespace, What::All(true), request.from, &headers)
                 .await;
         }
-        let events = http.ledger.open(&caller, &request).await?.read_all(request, http.patience()).await?;
+        let events =
+            http.ledger.open(&caller, &request).await?.calls().read_all(request, http.patience()).await?;
         Ok(lines(&http, &caller, events, "Event", |answer| answer.event))
     };
     asked.await.unwrap_or_else(|problem: Problem| refused(&problem))
@@ -159,8 +165,13 @@ pub(super) async fn partition(
             let what = What::Partition(request.partition);
             return followed(&http, &caller, request.namespace, what, request.from, &headers).await;
         }
-        let outcomes =
-            http.ledger.open(&caller, &request).await?.read_partition(request, http.patience()).await?;
+        let outcomes = http
+            .ledger
+            .open(&caller, &request)
+            .await?
+            .calls()
+            .read_partition(request, http.patience())
+            .await?;
         Ok(lines(&http, &caller, outcomes, "Outcome", |answer| answer.outcome))
     };
     asked.await.unwrap_or_else(|problem: Problem| refused(&problem))
@@ -206,6 +217,6 @@ fn lines<A: Send + 'static, T: prost::Message>(
         };
         Ok::<_, std::convert::Infallible>(format!("{value}\n"))
     };
-    let lines = until_over(answers, http.closing.clone(), caller.expires).map(line);
+    let lines = until_over(answers, http.closing.clone(), caller.expires.clone()).map(line);
     with_type(StatusCode::OK, "application/x-ndjson", Body::from_stream(lines))
 }

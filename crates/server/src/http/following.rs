@@ -41,8 +41,8 @@ pub(super) async fn followed(
         (Some((offset, ..)), _) => offset.saturating_add(1),
     };
     let request = v1::SubscribeRequest { namespace, what: Some(what), from };
-    let items = http.ledger.open(caller, &request).await?.subscribe(&request)?;
-    let items = until_over(items, http.closing.clone(), caller.expires);
+    let items = http.ledger.open(caller, &request).await?.calls().subscribe(&request)?;
+    let items = until_over(items, http.closing.clone(), caller.expires.clone());
     let is_new = move |item: &Result<v1::SubscribeResponse, Problem>| {
         let place = item.as_ref().ok().and_then(|item| place(item, what));
         future::ready(place.is_none() || place > last)

@@ -45,8 +45,10 @@ macro_rules! asked {
                  RawQuery(query): RawQuery| async move {
                     let ($http, caller) = (&$http, &caller);
                     answered(&path, query.as_deref(), |$request| async move {
-                        let $calls = $http.projections.open(caller, &$request).await?;
-                        $answer
+                        let opened = $http.projections.open(caller, &$request).await?;
+                        let $calls = opened.calls();
+                        let answer = $answer;
+                        opened.told(answer).await
                     })
                     .await
                 },
@@ -70,7 +72,9 @@ macro_rules! ordered {
                  request: Request| async move {
                     let (http, caller) = (&http, &caller);
                     let ask = |request| async move {
-                        http.projections.open(caller, &request).await?.$name(request, http.patience()).await
+                        let opened = http.projections.open(caller, &request).await?;
+                        let answer = opened.calls().$name(request, http.patience()).await;
+                        opened.told(answer).await
                     };
                     done(&path, request, ask).await
                 },

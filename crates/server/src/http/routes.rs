@@ -68,7 +68,7 @@ macro_rules! read {
                                        RawQuery(query): RawQuery| async move {
             let (http, caller) = (&http, &caller);
             let ask = |request| async move {
-                http.ledger.open(caller, &request).await?.$name(request, http.patience()).await
+                http.ledger.open(caller, &request).await?.calls().$name(request, http.patience()).await
             };
             answered(&path, query.as_deref(), ask).await
         })
@@ -87,8 +87,10 @@ macro_rules! administer {
                                            RawQuery(query): RawQuery| async move {
             let ($http, $caller) = (&$http, &caller);
             answered(&path, query.as_deref(), |$request| async move {
-                let $calls = $http.admin.open($caller, &$request).await?;
-                $answer
+                let opened = $http.admin.open($caller, &$request).await?;
+                let $calls = opened.calls();
+                let answer = $answer;
+                opened.told(answer).await
             })
             .await
         })
@@ -103,8 +105,10 @@ macro_rules! administer_body {
                                         request: Request| async move {
             let ($http, caller) = (&$http, &caller);
             answered_body(request, |$request| async move {
-                let $calls = $http.admin.open(caller, &$request).await?;
-                $answer
+                let opened = $http.admin.open(caller, &$request).await?;
+                let $calls = opened.calls();
+                let answer = $answer;
+                opened.told(answer).await
             })
             .await
         })

@@ -38,7 +38,9 @@ fn actions_are_in_the_audit_before_they_are_done_and_can_be_proved() {
         .collect();
     let expected = [
         ("AdminAction", "ApplyNamespace", Some("shop2")),
+        ("AdminActionDone", "ApplyNamespace", None),
         ("AdminAction", "DropNamespace", Some("shop2")),
+        ("AdminActionDone", "DropNamespace", None),
         ("PermissionDenied", "DropNamespace", None),
     ];
     assert_eq!(told, expected, "{all:#?}");
@@ -56,6 +58,74 @@ fn actions_are_in_the_audit_before_they_are_done_and_can_be_proved() {
         server.refuses(&curious, &["read", "_system/1"]);
         assert!(!server.says(&curious, &["namespace", "list"]).contains("_system"));
     }
+}
+
+/// Every action over HTTP, each of which fails or not; what the operator did, in order.
+const ACTIONS: [(&str, &str, &str, &str); 19] = [
+    ("POST", "/v1/namespaces", "name = 'shop2'\npartitions = 1\n", "ApplyNamespace"),
+    ("POST", "/v1/namespaces", "name = 'shop2'\npartitions = 0\n", "ApplyNamespace"),
+    ("POST", "/v1/namespaces/shop2/partitions/0/freeze", "", "FreezePartition"),
+    ("POST", "/v1/namespaces/shop2/partitions/9/freeze", "", "FreezePartition"),
+    ("POST", "/v1/namespaces/shop2/partitions/0/thaw", "", "ThawPartition"),
+    ("POST", "/v1/namespaces/shop2/partitions/0/repair", "", "RepairPartition"),
+    ("DELETE", "/v1/namespaces/nothing", "", "DropNamespace"),
+    ("DELETE", "/v1/namespaces/shop2", "", "DropNamespace"),
+    ("POST", "/v1/snapshot", "", "Snapshot"),
+    ("POST", "/v1/backup", "{\"target\":\"not absolute\"}", "Backup"),
+    ("POST", "/v1/cluster/nodes", "{\"address\":\"127.0.0.1:1\"}", "AddNode"),
+    ("DELETE", "/v1/cluster/nodes/9", "", "RemoveNode"),
+    ("POST", "/v1/cluster/nodes/9/lead", "", "TransferLeader"),
+    ("POST", "/v1/namespaces/shop/projections/p/pause", "", "Pause"),
+    ("POST", "/v1/namespaces/shop/projections/p/resume", "", "Resume"),
+    ("POST", "/v1/namespaces/shop/projections/p/rebuild", "", "Rebuild"),
+    ("POST", "/v1/namespaces/shop/projections/p/switch", "", "Switch"),
+    ("POST", "/v1/namespaces/shop/projections/p/audit", "", "Audit"),
+    ("POST", "/v1/namespaces/shop/projections/p/dead-letters/replay", "", "ReplayDeadLetters"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn how_an_action_ended_is_behind_it_in_the_audit() {
+    let server = Secured::start();
+    let boss = format!("Bearer {}", server.token("boss", "*", "admin"));
+    let mut expected = Vec::new();
+    for (method, path, body, call) in ACTIONS {
+        let headers = [("authorization", boss.as_str()), ("content-type", kind_of(path))];
+        let answer = http1(&server, &request(method, path, &headers, body.as_bytes())).await;
+        assert!(answer.status != 401 && answer.status != 403, "{path}: {answer:?}");
+        expected.push(("AdminAction".to_owned(), call.to_owned(), None));
+        expected.push(match answer.status {
+            200 => ("AdminActionDone".to_owned(), call.to_owned(), None),
+            _ => ("AdminActionFailed".to_owned(), call.to_owned(), Some(answer.reason)),
+        });
+    }
+    assert!(expected.iter().filter(|(name, ..)| name == "AdminActionDone").count() >= 4, "{expected:#?}");
+    // A backup by gRPC is a stream, and ends when it does.
+    let boss = server.token("boss", "*", "admin");
+    server.says(&boss, &["backup", server.path("backups").to_str().unwrap()]);
+    server.refuses(&boss, &["backup", server.path("data").to_str().unwrap()]);
+    for (name, reason) in
+        [("AdminActionDone", None), ("AdminActionFailed", Some("INVALID_REQUEST".to_owned()))]
+    {
+        expected.push(("AdminAction".to_owned(), "Backup".to_owned(), None));
+        expected.push((name.to_owned(), "Backup".to_owned(), reason));
+    }
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let all = audit(&server);
+    let numbered: Vec<_> =
+        (1_u64..).zip(&all).filter(|(_, (_, event))| event["principal"] == "boss").collect();
+    let found: Vec<_> = numbered
+        .iter()
+        .map(|(_, (name, event))| (name.clone(), text(&event["call"]).unwrap(), text(&event["reason"])))
+        .collect();
+    assert_eq!(found, expected);
+    for pair in numbered.chunks(2) {
+        let [(number, _), (_, (_, end))] = pair else { panic!("an action without an end") };
+        assert_eq!(end["action"], *number, "it says which action has ended");
+    }
+}
+
+fn kind_of(path: &str) -> &'static str {
+    if path == "/v1/namespaces" { "application/toml" } else { "application/json" }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,6 +9,7 @@ pub mod fuzzing;
 mod listening;
 mod reload;
 mod secrets;
+mod stopped;
 mod support;
 mod table;
 mod ten_commands;

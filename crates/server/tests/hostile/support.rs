@@ -198,6 +198,10 @@ impl Secured {
         std::fs::read_to_string(self.path("stderr")).unwrap()
     }
 
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         says(Command::new("kill").args([name, &self.child.id().to_string()]));
     }

@@ -229,6 +229,17 @@ fn over_http(token: &str) -> Vec<Line> {
         line("an oversized body", body(&vec![b' '; 9 << 20]), 400, "INVALID_REQUEST"),
         line("no key", request("POST", EVENTS, &[known], b"{}"), 400, "INVALID_REQUEST"),
         line(
+            "a key of zeros",
+            request(
+                "POST",
+                EVENTS,
+                &[known, ("idempotency-key", &"0".repeat(32))],
+                br#"{"event_type":"A","client_id":"till"}"#,
+            ),
+            400,
+            "INVALID_REQUEST",
+        ),
+        line(
             "an empty key",
             request("POST", EVENTS, &[known, ("idempotency-key", "")], b"{}"),
             400,
@@ -311,6 +322,49 @@ async fn every_bad_input_is_answered_changes_nothing_and_costs_little() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(server.state(), state, "nothing changed");
     neighbour.leave();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_of_a_page_that_was_changed_or_is_of_another_question_leads_nowhere() {
+    let server = Secured::start();
+    let token = server.token("somebody", "shop", "read,write");
+    let bearer = format!("Bearer {token}");
+    let headers = [("authorization", bearer.as_str())];
+    for entity in ["YQ==", "Yg==", "Yw=="] {
+        let operations = format!(
+            r#"{{"event_type":"Set","client_id":"till","operations":[{{"set_entity":{{"key":"{entity}","value":"eA=="}}}}]}}"#
+        );
+        let keyed = [headers[0], ("idempotency-key", entity)];
+        let answer = http1(&server, &request("POST", EVENTS, &keyed, operations.as_bytes())).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    let list = |workspace: u32, prefix: &str, page: &str| {
+        let path = format!(
+            "/v1/namespaces/shop/workspaces/{workspace}/entities?page_size=1&prefix={prefix}&page_token={page}"
+        );
+        request("GET", &path, &headers, b"")
+    };
+    let first = http1(&server, &list(1, "", "")).await;
+    assert_eq!(first.status, 200, "{first:?}");
+    let begins = first.body.find("\"next_page_token\":\"").expect("there is more") + 19;
+    let page = first.body[begins..].split('"').next().unwrap().to_owned();
+    assert_eq!(http1(&server, &list(1, "", &page)).await.status, 200);
+    let invalid = (400, "INVALID_REQUEST".to_owned());
+    for at in 0..page.len() {
+        let mut changed = page.clone().into_bytes();
+        changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+        let answer = http1(&server, &list(1, "", &String::from_utf8(changed).unwrap())).await;
+        assert_eq!((answer.status, answer.reason), invalid, "changed at {at}");
+    }
+    for (workspace, prefix, page) in [
+        (2, "", page.as_str()),
+        (1, "a", &page),
+        (1, "", &page[..page.len() - 1]),
+        (1, "", &format!("{page}A")),
+    ] {
+        let answer = http1(&server, &list(workspace, prefix, page)).await;
+        assert_eq!((answer.status, answer.reason), invalid, "{workspace} {prefix} {page}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

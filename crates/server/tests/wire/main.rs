@@ -5,6 +5,7 @@ mod admin;
 mod calls;
 mod client;
 mod connections;
+mod expiry;
 mod http;
 mod limits;
 mod metrics;

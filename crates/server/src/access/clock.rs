@@ -1,0 +1,97 @@
+//! The clock that credentials expire by: the machine's, or one that is told what time it is.
+//!
+//! Invariants
+//! - A machine that does not know the time believes no credential that ends.
+//! - Whoever waits for a moment notices within 30 s that the machine's clock was set.
+//!
+//! Must not know: what expires.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
+
+/// How long the machine's clock is not looked at while somebody waits for it.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// A clock. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Clock(Option<watch::Receiver<u64>>);
+
+impl Clock {
+    /// One that is told: seconds since 1970.
+    pub fn told_by(seconds: watch::Receiver<u64>) -> Self {
+        Self(Some(seconds))
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn now(&self) -> u64 {
+        match &self.0 {
+            Some(told) => *told.borrow(),
+            None => SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |since| since.as_secs()),
+        }
+    }
+
+    async fn reach(&self, seconds: u64) {
+        if let Some(mut told) = self.0.clone() {
+            // Nobody tells any more: it stays as it is.
+            if told.wait_for(|now| *now >= seconds).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            return;
+        }
+        loop {
+            let left = Duration::from_secs(seconds.saturating_sub(self.now()));
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(LOOK)).await;
+        }
+    }
+}
+
+/// When a credential is void.
+#[derive(Clone, Debug)]
+pub(crate) struct Expiry {
+    at: u64,
+    clock: Clock,
+}
+
+impl Expiry {
+    /// At this second since 1970, by this clock.
+    pub(crate) fn new(at: u64, clock: &Clock) -> Self {
+        Self { at, clock: clock.clone() }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.clock.now() >= self.at
+    }
+
+    /// Ready when it is over.
+    pub(crate) async fn over(self) {
+        self.clock.reach(self.at).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_ends_is_over_when_the_clock_says_so() {
+        let (tell, told) = watch::channel(100);
+        let expiry = Expiry::new(102, &Clock::told_by(told));
+        let waits = tokio::spawn(expiry.clone().over());
+        tell.send_replace(101);
+        assert!(!expiry.is_over() && !waits.is_finished());
+        tell.send_replace(102);
+        waits.await.unwrap();
+        assert!(expiry.is_over());
+    }
+
+    #[tokio::test]
+    async fn the_clock_of_the_machine_goes_on() {
+        let clock = Clock::default();
+        assert!(clock.now() > 1_700_000_000);
+        clock.reach(clock.now()).await;
+    }
+}
