@@ -240,7 +240,7 @@ impl Recall {
             let told: Vec<_> = decisions.by_ref().take(DECIDED_TOGETHER).filter_map(decide).collect();
             drop(table);
             for (fate, decided) in told {
-                fate.tell(decided, &mut wakes);
+                fate.tell(&decided, &mut wakes);
             }
         }
         wakes.into_iter().for_each(Waker::wake);
@@ -266,7 +266,7 @@ impl Recall {
         }
         let entry = table.in_flight.remove(identity).expect("it was there a moment ago");
         drop(table);
-        entry.fate.tell_now(fate);
+        entry.fate.tell_now(&fate);
     }
 
     fn forget(&self, leads: bool) {
@@ -278,7 +278,7 @@ impl Recall {
         // In the order in which they came, so that a simulation can be repeated.
         in_flight.sort_unstable_by_key(|entry| entry.flight);
         for entry in in_flight {
-            entry.fate.tell_now(Fate::NotLeading);
+            entry.fate.tell_now(&Fate::NotLeading);
         }
     }
 }

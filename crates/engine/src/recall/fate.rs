@@ -52,7 +52,7 @@ impl Teller {
     }
 
     /// Tells everybody who waits; who is to be woken is for the caller, once he holds no lock.
-    pub(super) fn tell(&self, fate: Fate, wakes: &mut Vec<Waker>) {
+    pub(super) fn tell(&self, fate: &Fate, wakes: &mut Vec<Waker>) {
         let (first, others) = {
             let mut state = self.0.lock();
             state.fate = Some(fate.clone());
@@ -69,7 +69,7 @@ impl Teller {
     }
 
     /// The same for one alone.
-    pub(super) fn tell_now(&self, fate: Fate) {
+    pub(super) fn tell_now(&self, fate: &Fate) {
         let mut wakes = Vec::new();
         self.tell(fate, &mut wakes);
         wakes.into_iter().for_each(Waker::wake);
@@ -80,7 +80,7 @@ impl Drop for Teller {
     fn drop(&mut self) {
         let is_told = self.0.lock().fate.is_some();
         if !is_told {
-            self.tell_now(Fate::NotLeading);
+            self.tell_now(&Fate::NotLeading);
         }
     }
 }
