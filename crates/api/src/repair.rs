@@ -44,7 +44,9 @@ impl AdminCalls {
 fn problem(error: &RepairError) -> Problem {
     let (kind, reason) = match error {
         RepairError::NoPartition(_) => (ProblemKind::NotFound, "UNKNOWN_PARTITION"),
-        RepairError::NoBackup(_) => (ProblemKind::Precondition, "NO_BACKUP"),
+        RepairError::NoBackup(_) | RepairError::NotInBackup { .. } => {
+            (ProblemKind::Precondition, "NO_BACKUP")
+        }
         RepairError::Lost { .. } => (ProblemKind::Precondition, "LOST"),
         RepairError::Verify(_) | RepairError::Backup(_) | RepairError::Failed { .. } => {
             (ProblemKind::Precondition, "NOT_REPAIRED")

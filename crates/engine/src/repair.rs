@@ -22,7 +22,7 @@ mod running;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gapless_consensus::{Inspected, inspect_directory};
+use gapless_consensus::{ClusterId, Inspected, inspect_directory};
 use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
 use gapless_log::{Log, Options as LogOptions};
@@ -88,6 +88,14 @@ pub enum RepairError {
     /// The backup is of another cluster, or there is none.
     #[error("{0} holds no backup of this cluster")]
     NoBackup(PathBuf),
+    /// The newest backup was made without the partition.
+    #[error("the newest backup in {dir} does not have partition {partition}")]
+    NotInBackup {
+        /// Which one.
+        partition: PartitionId,
+        /// Where the backup is.
+        dir: PathBuf,
+    },
     /// There is no such partition on this node.
     #[error("there is no partition {0}")]
     NoPartition(PartitionId),
@@ -133,6 +141,23 @@ impl Source {
         let manifest = directory.manifests()?.pop();
         let manifest = manifest.ok_or_else(|| RepairError::NoBackup(dir.to_path_buf()))?;
         Ok(Self { directory, manifest })
+    }
+
+    /// The newest backup of a directory, if it is of this cluster and has this partition.
+    pub(crate) fn of_partition(
+        io: &Arc<dyn Io>,
+        dir: &Path,
+        cluster: ClusterId,
+        partition: PartitionId,
+    ) -> Result<Self, RepairError> {
+        let source = Self::open(io, dir)?;
+        if source.manifest.cluster != cluster {
+            return Err(RepairError::NoBackup(dir.to_path_buf()));
+        }
+        match source.manifest.partitions.iter().any(|(known, _)| *known == partition) {
+            true => Ok(source),
+            false => Err(RepairError::NotInBackup { partition, dir: dir.to_path_buf() }),
+        }
     }
 }
 

@@ -50,7 +50,7 @@ fn refused(error: &RepairError, arguments: &RepairArguments) -> Refusal {
     let next = match error {
         RepairError::Verify(VerifyNodeError::InUse(_)) => "stop the process that serves it".to_owned(),
         RepairError::Verify(_) | RepairError::NoPartition(_) => "name the directory that `gapless serve --data` was given".to_owned(),
-        RepairError::Backup(_) | RepairError::NoBackup(_) => {
+        RepairError::Backup(_) | RepairError::NoBackup(_) | RepairError::NotInBackup { .. } => {
             "name another one: --from BACKUP; `gapless verify BACKUP` says whether it is whole".to_owned()
         }
         RepairError::Lost { .. } if arguments.from.is_none() => format!(

@@ -2,6 +2,7 @@
 //!
 //! Invariants
 //! - ISO-1: nobody but whoever asked waits for it.
+//! - What it is to be repaired from is looked at before it is closed; whoever is told that it failed finds it as it was.
 //! - TRUNC-1: what it needs of the replicated log is kept until it is open again.
 //! - It is never taken for further than it is: it says where it stands when it has read what it misses.
 //!
@@ -25,16 +26,25 @@ impl Engine {
     /// again; what is behind comes from the replicated log. The other partitions serve meanwhile. Ready when it serves.
     ///
     /// # Errors
-    /// If it is not repaired: it is opened as it is.
+    /// If it is not repaired: then it is open again as it was, or was never closed.
     pub async fn repair(
         &self,
         partition: PartitionId,
         from: Option<PathBuf>,
     ) -> Result<RepairReport, RepairError> {
         let node = self.node();
-        let old = node.slot(partition).ok_or(RepairError::NoPartition(partition))?;
+        node.slot(partition).ok_or(RepairError::NoPartition(partition))?;
+        // Nothing is closed for a backup that is of no use.
+        let open = {
+            let node = node.clone();
+            move || {
+                from.map(|from| Source::of_partition(&node.io, &from, node.cluster, partition)).transpose()
+            }
+        };
+        let source = node.workers.run(open).await?;
         // A snapshot that is installed replaces all of them.
         let _taking = node.taking.clone().read_owned().await;
+        let old = node.slot(partition).ok_or(RepairError::NoPartition(partition))?;
         old.close();
         let _ = old.state.subscribe().wait_for(|state| *state == PartitionState::Closed).await;
         let had = {
@@ -45,18 +55,15 @@ impl Engine {
         let is_short = old.applied.borrow().offset < had;
         let job = {
             let (node, dir) = (node.clone(), old.dir.clone());
-            move || make_whole(&node, &dir, partition, from.as_deref(), is_short)
+            move || make_whole(&node, &dir, partition, source.as_ref(), is_short)
         };
         let made = node.workers.run(job).await;
         let Some(new) = take_in(node, &old) else { return Err(RepairError::NoPartition(partition)) };
         worker::start(node.clone(), new.clone());
+        // Also whoever is told that it was not repaired finds it as it was, not on its way there.
+        let settled = settled(&new).await;
         let report = made?;
-        let mut state = new.state.subscribe();
-        let is_settled = |state: &PartitionState| {
-            !matches!(state, PartitionState::Actualizing | PartitionState::CatchingUp)
-        };
-        let settled = state.wait_for(is_settled).await.map(|state| state.clone());
-        match settled.unwrap_or(PartitionState::Closed) {
+        match settled {
             PartitionState::Serving => Ok(report),
             PartitionState::Failed(reason) | PartitionState::Quarantined(reason) => {
                 Err(RepairError::failed(&old.dir, &reason))
@@ -66,18 +73,23 @@ impl Engine {
     }
 }
 
+/// How a partition does, once it is open and has read what it misses, or cannot.
+async fn settled(slot: &Slot) -> PartitionState {
+    let mut state = slot.state.subscribe();
+    let is_settled =
+        |state: &PartitionState| !matches!(state, PartitionState::Actualizing | PartitionState::CatchingUp);
+    let settled = state.wait_for(is_settled).await.map(|state| state.clone());
+    settled.unwrap_or(PartitionState::Closed)
+}
+
 fn make_whole(
     node: &Node,
     dir: &Path,
     partition: PartitionId,
-    from: Option<&Path>,
+    source: Option<&Source>,
     is_short: bool,
 ) -> Result<RepairReport, RepairError> {
     let (io, options) = (&node.io, &node.partition_options);
-    let source = from.map(|from| Source::open(io, from)).transpose()?;
-    if let Some(source) = source.as_ref().filter(|source| source.manifest.cluster != node.cluster) {
-        return Err(RepairError::NoBackup(source.directory.root.clone()));
-    }
     let log_dir = dir.join("log");
     let is_whole =
         gapless_log::inspect(&**io, &log_dir, Depth::EveryFrame, &mut |_| {}).is_ok_and(|survey| {
@@ -86,7 +98,7 @@ fn make_whole(
         });
     let mut report = RepairReport::default();
     if !is_whole || (is_short && source.is_some()) || log::is_swapping(&**io, dir) {
-        let rebuilt = rebuild_log(io, dir, partition, source.as_ref(), options)?;
+        let rebuilt = rebuild_log(io, dir, partition, source, options)?;
         let from = rebuilt.last.and_then(LogIndex::next).unwrap_or(LogIndex::FIRST);
         if let Some(lost) = rebuilt.lost.filter(|_| from < node.first_kept()) {
             let lost = format!(

@@ -1,6 +1,7 @@
 //! Whatever is damaged in the directory of a node is repaired, or refused with what is lost; and nothing is made up.
 
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 
 use gapless_engine::{Engine, PartitionState, RepairError, RepairOptions, RepairReport, repair_node};
@@ -9,9 +10,9 @@ use gapless_log::io::faulty::FaultyIo;
 use gapless_types::WorkspaceId;
 
 use crate::flips::{disk_with, flip, lived, opened, positions, verified};
-use crate::harness::eventually;
+use crate::harness::{eventually, shop};
 use crate::refusals::files;
-use crate::{Acknowledged, AllRows, BACKUPS, all_rows, config};
+use crate::{Acknowledged, AllRows, BACKUPS, all_rows, back_up_to, config, open};
 
 fn repair(disk: &FaultyIo, from: Option<&str>) -> Result<RepairReport, RepairError> {
     let io = Arc::new(disk.clone()) as Arc<dyn Io>;
@@ -140,6 +141,8 @@ async fn one_partition_is_repaired_while_the_others_serve() {
     let partition = engine.partition_of("shop", WorkspaceId::new(1)).unwrap();
     let refused = engine.repair(partition, None).await;
     assert!(matches!(refused, Err(RepairError::Lost { .. })), "{refused:?}");
+    let as_it_was = matches!(state(1), PartitionState::Failed(_) | PartitionState::Quarantined(_));
+    assert!(as_it_was, "whoever is told that it failed finds it as it was: {:?}", state(1));
     acknowledged.write(&engine, 20_002, 2).await;
     assert_eq!(state(0), PartitionState::Serving);
     let report = engine.repair(partition, Some(BACKUPS.into())).await.unwrap();
@@ -153,4 +156,45 @@ async fn one_partition_is_repaired_while_the_others_serve() {
     engine.close().await;
     let found = verified(&disk, "node");
     assert!(found.is_sound(), "{:?}", found.findings);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_is_not_closed_for_a_backup_that_is_of_no_use() {
+    let disk = FaultyIo::new(45);
+    let early = open(&disk, "early").await;
+    back_up_to(&early, "of another cluster").await.unwrap();
+    early.close().await;
+    let engine = open(&disk, "node").await;
+    back_up_to(&engine, "without the partition").await.unwrap();
+    engine.define(shop(2)).await.unwrap();
+    let mut acknowledged = Acknowledged::default();
+    acknowledged.write(&engine, 1, 1).await;
+    back_up_to(&engine, "damaged").await.unwrap();
+    let (manifest, bytes) = files(&disk, Path::new("damaged/manifests")).remove(0);
+    flip(&disk, &manifest, bytes.len() / 2, bytes[bytes.len() / 2] ^ 1);
+    let partition = engine.partition_of("shop", WorkspaceId::new(1)).unwrap();
+    let serves = || {
+        let mut reports = engine.partitions().into_iter();
+        reports.any(|report| report.partition == partition && report.state == PartitionState::Serving)
+    };
+    for source in ["nowhere", "of another cluster", "without the partition", "damaged"] {
+        let mut repair = pin!(engine.repair(partition, Some(source.into())));
+        let refused = loop {
+            assert!(serves(), "{source}: it serves all the time");
+            tokio::select! {
+                biased;
+                refused = &mut repair => break refused,
+                () = tokio::task::yield_now() => {}
+            }
+        };
+        assert!(serves(), "{source}");
+        match (source, refused.unwrap_err()) {
+            ("nowhere" | "of another cluster", RepairError::NoBackup(_))
+            | ("without the partition", RepairError::NotInBackup { .. })
+            | ("damaged", RepairError::Backup(_)) => {}
+            (_, other) => panic!("{source}: {other}"),
+        }
+    }
+    acknowledged.check(&engine, 10).await;
+    engine.close().await;
 }
