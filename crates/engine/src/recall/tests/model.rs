@@ -1,5 +1,7 @@
 //! The table against a model of what was decided first, under random steps.
 
+use std::collections::HashMap;
+
 use proptest::prelude::*;
 
 use super::*;
