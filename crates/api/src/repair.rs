@@ -2,9 +2,9 @@
 //!
 //! Must not know: what is damaged, and how it is made whole.
 
-use std::path::PathBuf;
+use std::path::Path;
 
-use gapless_engine::RepairError;
+use gapless_engine::{NodeId, RepairError, RepairSource};
 
 use crate::admin::AdminCalls;
 use crate::check::Check;
@@ -20,17 +20,7 @@ impl AdminCalls {
         &self,
         request: &v1::RepairPartitionRequest,
     ) -> Result<v1::RepairPartitionResponse, Problem> {
-        let mut check = Check::default();
-        let source = match request.source.as_str() {
-            "" => None,
-            source => Some(PathBuf::from(source)),
-        };
-        let is_fine = |source: &PathBuf| source.is_absolute() && !request.source.contains('\0');
-        if !source.as_ref().is_none_or(is_fine) {
-            let wrong = "has to be an absolute path of a directory of backups on the machine of the server";
-            check.add("source", wrong);
-        }
-        check.end()?;
+        let source = source(request)?;
         let partition = self.partition(&request.namespace, request.partition)?;
         let engine = self.engine.clone();
         let repair = tokio::spawn(async move { engine.repair(partition, source).await });
@@ -41,12 +31,43 @@ impl AdminCalls {
     }
 }
 
+/// What it is to be repaired from: one thing.
+fn source(request: &v1::RepairPartitionRequest) -> Result<RepairSource, Problem> {
+    let mut check = Check::default();
+    let from = Path::new(&request.source);
+    let source = match (request.source.as_str(), request.node, request.any_node) {
+        ("", 0, false) => RepairSource::OwnLog,
+        ("", node, false) => RepairSource::Node(NodeId::new(node)),
+        ("", 0, true) => RepairSource::AnyNode,
+        ("", _, true) => {
+            check.add("any_node", "cannot be given together with a node");
+            RepairSource::AnyNode
+        }
+        (source, 0, false) => {
+            if !from.is_absolute() || source.contains('\0') {
+                let wrong =
+                    "has to be an absolute path of a directory of backups on the machine of the server";
+                check.add("source", wrong);
+            }
+            RepairSource::Backup(from.to_path_buf())
+        }
+        _ => {
+            check.add("source", "cannot be given together with a node");
+            RepairSource::OwnLog
+        }
+    };
+    check.end()?;
+    Ok(source)
+}
+
 fn problem(error: &RepairError) -> Problem {
     let (kind, reason) = match error {
         RepairError::NoPartition(_) => (ProblemKind::NotFound, "UNKNOWN_PARTITION"),
         RepairError::NoBackup(_) | RepairError::NotInBackup { .. } => {
             (ProblemKind::Precondition, "NO_BACKUP")
         }
+        RepairError::NoPeer { .. } | RepairError::Peer { .. } => (ProblemKind::Precondition, "NO_NODE"),
+        RepairError::Differs { .. } => (ProblemKind::Precondition, "DIFFERS"),
         RepairError::Lost { .. } => (ProblemKind::Precondition, "LOST"),
         RepairError::Verify(_) | RepairError::Backup(_) | RepairError::Failed { .. } => {
             (ProblemKind::Precondition, "NOT_REPAIRED")

@@ -30,6 +30,7 @@ use crate::node::Node;
 use crate::projections;
 use crate::proposing::{self, Request};
 use crate::recall::RecallLimits;
+use crate::reinstalling;
 use crate::removal;
 use crate::reports::{self, NoPeers, Peers, Report};
 use crate::retention::Retention;
@@ -234,7 +235,8 @@ impl Engine {
         node.set_requests(requests);
         let tasks = vec![
             node.runtime.spawn(proposing::run(node.clone(), receiver)),
-            node.runtime.spawn(keeper::run(node.clone(), cutting, config.report_interval)),
+            node.runtime.spawn(keeper::run(node.clone(), cutting.clone(), config.report_interval)),
+            node.runtime.spawn(reinstalling::run(node.clone(), cutting, config.report_interval)),
             node.runtime.spawn(drop_removed_domains(node.clone())),
             node.runtime.spawn(reports::run(node.clone(), config.peers.clone(), config.report_interval)),
         ];

@@ -4,25 +4,27 @@
 //! ```text
 //!  verify ──▶ catalog: folded from the replicated log, or from a backup and the log behind it
 //!        ├──▶ store, index, footer: discarded or scanned; the next opening folds the log
-//!        ├──▶ partition log: own outcomes that are whole + those of the backup ──▶ a new log beside it ──▶ swapped
+//!        ├──▶ partition log: own outcomes that are whole + those of the backup, or of another node ──▶ a new log beside it ──▶ swapped
 //!        │                   what is behind them comes again from the replicated log, if that has it
 //!        └──▶ domain: the image of the backup, and the entries behind it
 //! ```
 //!
 //! Invariants
 //! - LOG-1: no outcome is made up; each is one that was read with its checksums, or will be applied again from its entry.
-//! - The old log stays beside the new one until somebody removes it. A swap that was interrupted is found, and finished by the next repair.
+//! - The old log stays beside the new one until somebody removes it. A swap that was interrupted is found, and finished by the next
+//!   repair or opening.
 //!
 //! Must not know: terminals.
 
 mod catalog;
 mod log;
+mod peer;
 mod running;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gapless_consensus::{ClusterId, Inspected, inspect_directory};
+use gapless_consensus::{ClusterId, Inspected, NodeId, inspect_directory};
 use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
 use gapless_log::{Log, Options as LogOptions};
@@ -39,7 +41,8 @@ use crate::removal;
 use crate::retention::Domain;
 use crate::verify::{Depth, Remedy, VerifyNodeError, hold, verify_node};
 use crate::worker::with_causes;
-pub(crate) use log::{is_swapping, rebuild_log};
+pub(crate) use log::{finish_swap, is_swapping, rebuild_log};
+pub(crate) use running::repair_partition;
 
 /// How to repair.
 #[derive(Clone, Debug)]
@@ -58,6 +61,20 @@ impl Default for RepairOptions {
     fn default() -> Self {
         Self { partition: None, from: None, scratch: None, partitions: gapless_partition::Options::new() }
     }
+}
+
+/// What a partition is made anew from while the node serves, beside its own log and the replicated one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RepairSource {
+    /// Nothing else.
+    #[default]
+    OwnLog,
+    /// A directory of backups on this machine.
+    Backup(PathBuf),
+    /// Another member of the cluster. Whoever names it says that it is right: where its outcomes are others, they count.
+    Node(NodeId),
+    /// The other member that has most. If its outcomes are others, nothing is repaired.
+    AnyNode,
 }
 
 /// Something that was repaired.
@@ -99,6 +116,32 @@ pub enum RepairError {
     /// There is no such partition on this node.
     #[error("there is no partition {0}")]
     NoPartition(PartitionId),
+    /// No other node can give the partition.
+    #[error("no other node can give partition {partition}{}{reasons}", if reasons.is_empty() { "" } else { ": " })]
+    NoPeer {
+        /// Which one.
+        partition: PartitionId,
+        /// What each of them said.
+        reasons: String,
+    },
+    /// Another node broke off, or does not have enough.
+    #[error("node {node}: {reason}")]
+    Peer {
+        /// Which one.
+        node: NodeId,
+        /// What happened.
+        reason: String,
+    },
+    /// Another node has something else: one of the two is wrong, and nobody here knows which.
+    #[error(
+        "node {node} has another outcome {offset} than this one; whoever names the node says that it is right"
+    )]
+    Differs {
+        /// Which one.
+        node: NodeId,
+        /// The first outcome that is another one.
+        offset: u64,
+    },
     /// Something is lost that nothing here can bring back.
     #[error("{path}: {lost}")]
     Lost {

@@ -92,6 +92,8 @@ pub(crate) struct Slot {
     begun: AtomicBool,
     /// The last outcome that it had on stable storage in earlier lives of the node; 0 for none.
     required: AtomicU64,
+    /// Whether it lacks outcomes that the replicated log of this node does not have any more.
+    lacking: AtomicBool,
     /// Times that it was opened again after a failure.
     pub(crate) reopenings: AtomicU64,
     /// One reader at a time waits for the partition on a thread: more would use up the threads of all others (ISO-1).
@@ -115,6 +117,7 @@ impl Slot {
             closing: watch::Sender::new(false),
             begun: AtomicBool::new(false),
             required: AtomicU64::new(0),
+            lacking: AtomicBool::new(false),
             reopenings: AtomicU64::new(0),
             readers: Arc::new(Semaphore::new(1)),
         }
@@ -127,6 +130,15 @@ impl Slot {
 
     pub(crate) fn is_begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed)
+    }
+
+    /// It lacks outcomes that nothing on this node can bring back.
+    pub(crate) fn set_lacking(&self) {
+        self.lacking.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_lacking(&self) -> bool {
+        self.lacking.load(Ordering::Relaxed)
     }
 
     /// It had this outcome on stable storage in an earlier life of the node.

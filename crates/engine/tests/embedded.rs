@@ -1,6 +1,7 @@
 //! An engine of its own: it writes, recalls, reads, follows, is closed and opened again.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -61,6 +61,10 @@ fn refused(error: &RepairError, arguments: &RepairArguments) -> Refusal {
             "in a cluster remove the node and let it join again with an empty directory; alone: gapless restore BACKUP --data OTHER"
                 .to_owned()
         }
+        // Nodes are asked by those that serve.
+        RepairError::NoPeer { .. } | RepairError::Peer { .. } | RepairError::Differs { .. } => {
+            "see that the other nodes serve".to_owned()
+        }
         RepairError::Failed { .. } => "see that the disk works and has room; then run it again".to_owned(),
     };
     Refusal::new(error.to_string(), next)

@@ -8,81 +8,156 @@
 //!
 //! Must not know: other partitions.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use gapless_log::Depth;
 use gapless_partition::Partition;
-use gapless_types::{LogIndex, PartitionId};
+use gapless_types::{LogIndex, PartitionId, PartitionOffset};
 
-use super::{RepairError, RepairReport, Repaired, Source, log, rebuild_log};
+use super::log::Rebuilt;
+use super::peer::{self, Peer};
+use super::{RepairError, RepairReport, RepairSource, Repaired, Source, log, rebuild_log};
 use crate::engine::Engine;
 use crate::node::Node;
 use crate::slot::{PartitionState, Slot};
 use crate::worker::{self, with_causes};
 
 impl Engine {
-    /// Closes a partition of this node, makes it anew out of its own log and, if one is given, a backup on this machine, and opens it
-    /// again; what is behind comes from the replicated log. The other partitions serve meanwhile. Ready when it serves.
+    /// Closes a partition of this node, makes it anew out of its own log and what else is given, and opens it again; what is behind
+    /// comes from the replicated log. The other partitions serve meanwhile. Ready when it serves.
     ///
     /// # Errors
     /// If it is not repaired: then it is open again as it was, or was never closed.
     pub async fn repair(
         &self,
         partition: PartitionId,
-        from: Option<PathBuf>,
+        source: RepairSource,
     ) -> Result<RepairReport, RepairError> {
-        let node = self.node();
-        node.slot(partition).ok_or(RepairError::NoPartition(partition))?;
-        // Nothing is closed for a backup that is of no use.
-        let open = {
-            let node = node.clone();
-            move || {
-                from.map(|from| Source::of_partition(&node.io, &from, node.cluster, partition)).transpose()
-            }
-        };
-        let source = node.workers.run(open).await?;
-        // A snapshot that is installed replaces all of them.
-        let _taking = node.taking.clone().read_owned().await;
-        let old = node.slot(partition).ok_or(RepairError::NoPartition(partition))?;
-        old.close();
-        let _ = old.state.subscribe().wait_for(|state| *state == PartitionState::Closed).await;
-        let had = {
-            let synced = node.core().watermarks.marks(partition).and_then(|marks| marks.synced);
-            synced.max(old.required())
-        };
-        // A log can be whole and lack its end: what it had on stable storage tells.
-        let is_short = old.applied.borrow().offset < had;
-        let job = {
-            let (node, dir) = (node.clone(), old.dir.clone());
-            move || make_whole(&node, &dir, partition, source.as_ref(), is_short)
-        };
-        let made = node.workers.run(job).await;
-        let Some(new) = take_in(node, &old) else { return Err(RepairError::NoPartition(partition)) };
-        worker::start(node.clone(), new.clone());
-        // Also whoever is told that it was not repaired finds it as it was, not on its way there.
-        let settled = settled(&new).await;
-        let report = made?;
-        match settled {
-            PartitionState::Serving => Ok(report),
-            PartitionState::Failed(reason) | PartitionState::Quarantined(reason) => {
-                Err(RepairError::failed(&old.dir, &reason))
-            }
-            _ => Err(RepairError::failed(&old.dir, &"it was closed")),
-        }
+        repair_partition(self.node(), partition, source).await
     }
 }
 
-/// How a partition does, once it is open and has read what it misses, or cannot.
-async fn settled(slot: &Slot) -> PartitionState {
-    let mut state = slot.state.subscribe();
-    let is_settled =
-        |state: &PartitionState| !matches!(state, PartitionState::Actualizing | PartitionState::CatchingUp);
-    let settled = state.wait_for(is_settled).await.map(|state| state.clone());
-    settled.unwrap_or(PartitionState::Closed)
+/// What was found to be of use.
+enum Found {
+    OwnLog,
+    Backup(Source),
+    Peer(Peer),
 }
 
-fn make_whole(
+pub(crate) async fn repair_partition(
+    node: &Arc<Node>,
+    partition: PartitionId,
+    source: RepairSource,
+) -> Result<RepairReport, RepairError> {
+    let _one_at_a_time = node.repairing.lock().await;
+    node.slot(partition).ok_or(RepairError::NoPartition(partition))?;
+    // Nothing is closed for a source that is of no use.
+    let found = find(node, partition, source).await?;
+    // A snapshot that is installed replaces all of them.
+    let _taking = node.taking.clone().read_owned().await;
+    let old = node.slot(partition).ok_or(RepairError::NoPartition(partition))?;
+    old.close();
+    let _ = old.state.subscribe().wait_for(|state| *state == PartitionState::Closed).await;
+    let had = {
+        let synced = node.core().watermarks.marks(partition).and_then(|marks| marks.synced);
+        synced.max(old.required())
+    };
+    let made = match found {
+        Found::Peer(peer) => take_from(node, &old.dir, partition, peer, had).await,
+        Found::OwnLog => make_whole(node, &old, None, had).await,
+        Found::Backup(source) => make_whole(node, &old, Some(source), had).await,
+    };
+    let Some(new) = take_in(node, &old) else { return Err(RepairError::NoPartition(partition)) };
+    worker::start(node.clone(), new.clone());
+    // Also whoever is told that it was not repaired finds it as it was, not on its way there.
+    let settled = settled(node, &new).await;
+    let report = made?;
+    match settled {
+        PartitionState::Serving => Ok(report),
+        PartitionState::Failed(reason) | PartitionState::Quarantined(reason) => {
+            Err(RepairError::failed(&old.dir, &reason))
+        }
+        _ => Err(RepairError::failed(&old.dir, &"it was closed")),
+    }
+}
+
+async fn find(node: &Arc<Node>, partition: PartitionId, source: RepairSource) -> Result<Found, RepairError> {
+    if let Some(peer) = peer::choose(node, partition, &source).await? {
+        return Ok(Found::Peer(peer));
+    }
+    let RepairSource::Backup(from) = source else { return Ok(Found::OwnLog) };
+    let open = {
+        let node = node.clone();
+        move || Source::of_partition(&node.io, &from, node.cluster, partition)
+    };
+    node.workers.run(open).await.map(Found::Backup)
+}
+
+/// How a partition does, once it is open and has read what it misses, or cannot.
+async fn settled(node: &Node, slot: &Slot) -> PartitionState {
+    let (mut state, mut closing) = (slot.state.subscribe(), node.closing.subscribe());
+    let is_settled =
+        |state: &PartitionState| !matches!(state, PartitionState::Actualizing | PartitionState::CatchingUp);
+    tokio::select! {
+        settled = state.wait_for(is_settled) => settled.map_or(PartitionState::Closed, |state| state.clone()),
+        _ = closing.wait_for(|closing| *closing) => PartitionState::Closed,
+    }
+}
+
+/// Makes the log anew out of what another node has, and the state out of it.
+async fn take_from(
+    node: &Arc<Node>,
+    dir: &Path,
+    partition: PartitionId,
+    peer: Peer,
+    had: Option<PartitionOffset>,
+) -> Result<RepairReport, RepairError> {
+    let is_swapping = {
+        let (node, dir) = (node.clone(), dir.to_path_buf());
+        node.workers.clone().run(move || log::is_swapping(&*node.io, &dir)).await
+    };
+    let rebuilt = match is_swapping {
+        true => None,
+        false => Some(peer::rebuild_from(node, dir, partition, peer, had).await?),
+    };
+    let swap = {
+        let (node, dir) = (node.clone(), dir.to_path_buf());
+        move || {
+            log::swap(&node.io, &dir)?;
+            rebuild_state(&node, &dir)
+        }
+    };
+    let state = node.workers.run(swap).await?;
+    let what = rebuilt.map_or_else(
+        || "an exchange that was begun is finished".to_owned(),
+        |Rebuilt { own, from_peer, differed, .. }| {
+            let others = if differed > 0 { "; its own were others" } else { "" };
+            format!("written anew: {own} outcomes of its own, {from_peer} of node {}{others}", peer.node)
+        },
+    );
+    Ok(RepairReport { repaired: vec![Repaired { path: dir.join("log"), what }, state] })
+}
+
+fn rebuild_state(node: &Node, dir: &Path) -> Result<Repaired, RepairError> {
+    Partition::rebuild(&node.io, dir).map_err(|error| RepairError::failed(dir, &with_causes(&error)))?;
+    Ok(Repaired { path: dir.join("store"), what: "made anew from the partition log".to_owned() })
+}
+
+async fn make_whole(
+    node: &Arc<Node>,
+    old: &Arc<Slot>,
+    source: Option<Source>,
+    had: Option<PartitionOffset>,
+) -> Result<RepairReport, RepairError> {
+    // A log can be whole and lack its end: what it had on stable storage tells.
+    let is_short = old.applied.borrow().offset < had;
+    let (job_node, slot) = (node.clone(), old.clone());
+    let job = move || make_whole_now(&job_node, &slot.dir, slot.id, source.as_ref(), is_short);
+    node.workers.run(job).await
+}
+
+fn make_whole_now(
     node: &Node,
     dir: &Path,
     partition: PartitionId,
@@ -114,9 +189,7 @@ fn make_whole(
         let what = format!("written anew: {own} outcomes of its own, {backup} of the backup");
         report.repaired.push(Repaired { path: log_dir, what });
     }
-    Partition::rebuild(io, dir).map_err(|error| RepairError::failed(dir, &with_causes(&error)))?;
-    let what = "made anew from the partition log".to_owned();
-    report.repaired.push(Repaired { path: dir.join("store"), what });
+    report.repaired.push(rebuild_state(node, dir)?);
     Ok(report)
 }
 

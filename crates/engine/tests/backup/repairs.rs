@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 
-use gapless_engine::{Engine, PartitionState, RepairError, RepairOptions, RepairReport, repair_node};
+use gapless_engine::{
+    Engine, PartitionState, RepairError, RepairOptions, RepairReport, RepairSource, repair_node,
+};
 use gapless_log::io::Io;
 use gapless_log::io::faulty::FaultyIo;
 use gapless_types::WorkspaceId;
@@ -139,19 +141,19 @@ async fn one_partition_is_repaired_while_the_others_serve() {
     // Workspaces with even numbers are in the other one.
     acknowledged.write(&engine, 20_000, 0).await;
     let partition = engine.partition_of("shop", WorkspaceId::new(1)).unwrap();
-    let refused = engine.repair(partition, None).await;
+    let refused = engine.repair(partition, RepairSource::OwnLog).await;
     assert!(matches!(refused, Err(RepairError::Lost { .. })), "{refused:?}");
     let as_it_was = matches!(state(1), PartitionState::Failed(_) | PartitionState::Quarantined(_));
     assert!(as_it_was, "whoever is told that it failed finds it as it was: {:?}", state(1));
     acknowledged.write(&engine, 20_002, 2).await;
     assert_eq!(state(0), PartitionState::Serving);
-    let report = engine.repair(partition, Some(BACKUPS.into())).await.unwrap();
+    let report = engine.repair(partition, RepairSource::Backup(BACKUPS.into())).await.unwrap();
     assert_eq!(report.repaired.len(), 2, "{report:?}");
     assert_eq!(state(1), PartitionState::Serving);
     assert!(all_rows(&engine).await[&partition] == rows[&partition], "NUM-3");
     acknowledged.check(&engine, 30_000).await;
     // Also one that is well, out of its own log.
-    engine.repair(partition, None).await.unwrap();
+    engine.repair(partition, RepairSource::OwnLog).await.unwrap();
     acknowledged.check(&engine, 40_000).await;
     engine.close().await;
     let found = verified(&disk, "node");
@@ -178,7 +180,7 @@ async fn a_partition_is_not_closed_for_a_backup_that_is_of_no_use() {
         reports.any(|report| report.partition == partition && report.state == PartitionState::Serving)
     };
     for source in ["nowhere", "of another cluster", "without the partition", "damaged"] {
-        let mut repair = pin!(engine.repair(partition, Some(source.into())));
+        let mut repair = pin!(engine.repair(partition, RepairSource::Backup(source.into())));
         let refused = loop {
             assert!(serves(), "{source}: it serves all the time");
             tokio::select! {

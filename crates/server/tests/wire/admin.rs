@@ -107,6 +107,8 @@ async fn a_partition_is_made_anew_while_the_others_serve() {
         namespace: "shop".to_owned(),
         partition,
         source: source.to_owned(),
+        node: 0,
+        any_node: false,
     };
     admin.repair_partition(request(1, "")).await.unwrap();
     let again = written(&mut ledger, sale(4, 1)).await;
@@ -119,14 +121,17 @@ async fn a_partition_is_made_anew_while_the_others_serve() {
     assert_eq!(relative.code(), Code::InvalidArgument);
     let nothing = admin.repair_partition(request(1, "/nowhere")).await.unwrap_err();
     assert_eq!((nothing.code(), &*problem(&nothing).reason), (Code::FailedPrecondition, "NO_BACKUP"));
-    // It is opened as it is, which takes a moment.
-    let mut tries = 0;
-    while let Err(status) = ledger.write(sale(4, 3)).await {
-        assert_eq!(&*problem(&status).reason, "ACTUALIZING");
-        tries += 1;
-        assert!(tries < 1000, "it never serves again");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    // Nobody else is in this cluster.
+    let from_node = |node, any_node| v1::RepairPartitionRequest { node, any_node, ..request(1, "") };
+    for (node, any_node) in [(0, true), (2, false)] {
+        let nobody = admin.repair_partition(from_node(node, any_node)).await.unwrap_err();
+        assert_eq!((nobody.code(), &*problem(&nobody).reason), (Code::FailedPrecondition, "NO_NODE"));
     }
+    let both = admin.repair_partition(from_node(2, true)).await.unwrap_err();
+    assert_eq!(violations(&both), ["any_node"]);
+    let both = v1::RepairPartitionRequest { node: 2, ..request(1, "/nowhere") };
+    assert_eq!(violations(&admin.repair_partition(both).await.unwrap_err()), ["source"]);
+    // It was never closed for any of them.
     assert_eq!(written(&mut ledger, sale(4, 3)).await.workspace_offset, 3);
     node.stop().await;
 }
