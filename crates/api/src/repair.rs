@@ -2,12 +2,9 @@
 //!
 //! Must not know: what is damaged, and how it is made whole.
 
-use std::path::Path;
-
 use gapless_engine::{NodeId, RepairError, RepairSource};
 
 use crate::admin::AdminCalls;
-use crate::check::Check;
 use crate::problem::{Problem, ProblemKind};
 use crate::v1;
 
@@ -20,7 +17,7 @@ impl AdminCalls {
         &self,
         request: &v1::RepairPartitionRequest,
     ) -> Result<v1::RepairPartitionResponse, Problem> {
-        let source = source(request)?;
+        let source = self.source(request)?;
         let partition = self.partition(&request.namespace, request.partition)?;
         let engine = self.engine.clone();
         let repair = tokio::spawn(async move { engine.repair(partition, source).await });
@@ -31,38 +28,25 @@ impl AdminCalls {
     }
 }
 
-/// What it is to be repaired from: one thing.
-fn source(request: &v1::RepairPartitionRequest) -> Result<RepairSource, Problem> {
-    let mut check = Check::default();
-    let from = Path::new(&request.source);
-    let source = match (request.source.as_str(), request.node, request.any_node) {
-        ("", 0, false) => RepairSource::OwnLog,
-        ("", node, false) => RepairSource::Node(NodeId::new(node)),
-        ("", 0, true) => RepairSource::AnyNode,
-        ("", _, true) => {
-            check.add("any_node", "cannot be given together with a node");
-            RepairSource::AnyNode
+impl AdminCalls {
+    /// What a partition is to be repaired from: one thing.
+    fn source(&self, request: &v1::RepairPartitionRequest) -> Result<RepairSource, Problem> {
+        match (request.source.as_str(), request.node, request.any_node) {
+            ("", 0, false) => Ok(RepairSource::OwnLog),
+            ("", node, false) => Ok(RepairSource::Node(NodeId::new(node))),
+            ("", 0, true) => Ok(RepairSource::AnyNode),
+            ("", _, true) => Err(Problem::violation("any_node", "cannot be given together with a node")),
+            (source, 0, false) => self.backups.directory("source", source).map(RepairSource::Backup),
+            _ => Err(Problem::violation("source", "cannot be given together with a node")),
         }
-        (source, 0, false) => {
-            if !from.is_absolute() || source.contains('\0') {
-                let wrong =
-                    "has to be an absolute path of a directory of backups on the machine of the server";
-                check.add("source", wrong);
-            }
-            RepairSource::Backup(from.to_path_buf())
-        }
-        _ => {
-            check.add("source", "cannot be given together with a node");
-            RepairSource::OwnLog
-        }
-    };
-    check.end()?;
-    Ok(source)
+    }
 }
 
 fn problem(error: &RepairError) -> Problem {
     let (kind, reason) = match error {
-        RepairError::NoPartition(_) => (ProblemKind::NotFound, "UNKNOWN_PARTITION"),
+        RepairError::NoPartition(_) | RepairError::UnknownPartition(_) => {
+            (ProblemKind::NotFound, "UNKNOWN_PARTITION")
+        }
         RepairError::NoBackup(_) | RepairError::NotInBackup { .. } => {
             (ProblemKind::Precondition, "NO_BACKUP")
         }

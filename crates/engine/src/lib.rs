@@ -78,10 +78,13 @@ pub use projections::{
     DomainReport, DomainState, Freshness, LeaseRequest, Leased, ProjectionError, ProjectionReport,
 };
 pub use reads::{Consistency, ReadOptions};
-pub use repair::{RepairError, RepairOptions, RepairReport, RepairSource, Repaired, repair_node};
+pub use repair::{
+    PartitionName, RepairError, RepairOptions, RepairReport, RepairSource, Repaired, repair_node,
+};
 pub use reports::{NoPeers, Peers, Report};
 pub use restore::{RestoreOptions, RestorePoint, RestoreProgress, RestoreReport, restore};
 pub use slot::{Applied, PartitionState, QueueLimits};
 pub use statistics::Statistics;
 pub use subscription::{Follow, Followed, Subscription};
+pub use workers::JobsTake;
 pub use write::{Acknowledgement, WriteOptions};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  lacks outcomes that the replicated log does not have any more ──┐
-//!  is not well, and keeps a replicated log that is too long ───────┴──▶ repaired from the node that has most, now and then
+//!  is not well for a while, and keeps a log that is too long ──────┴──▶ repaired from the node that has most, now and then
 //! ```
 //!
 //! What is damaged otherwise waits for an operator: it may be the sign of something that he should see.
@@ -25,7 +25,7 @@ use crate::node::Node;
 use crate::repair::{RepairSource, repair_partition};
 use crate::slot::{PartitionState, Slot};
 
-/// How long a partition that could not be installed is left alone.
+/// How long a partition that could not be installed is left alone, and how long one that failed may take to be well by itself.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Looks after them until the node closes.
@@ -34,6 +34,7 @@ pub(crate) async fn run(node: Arc<Node>, cutting: Cutting, interval: Duration) {
     let mut looks = tokio::time::interval(interval);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut tried: BTreeMap<PartitionId, Instant> = BTreeMap::new();
+    let mut not_well: BTreeMap<PartitionId, Instant> = BTreeMap::new();
     loop {
         tokio::select! {
             biased;
@@ -43,11 +44,18 @@ pub(crate) async fn run(node: Arc<Node>, cutting: Cutting, interval: Duration) {
         if node.others().is_empty() {
             continue;
         }
+        let now = Instant::now();
         tried.retain(|_, at| at.elapsed() < PAUSE);
-        let due = node
-            .all_slots()
-            .into_iter()
-            .find(|slot| !tried.contains_key(&slot.id) && needs_another_node(&node, &cutting, slot));
+        let hurt: Vec<Arc<Slot>> = node.all_slots().into_iter().filter(|slot| is_not_well(slot)).collect();
+        let since = |slot: &Arc<Slot>| (slot.id, not_well.get(&slot.id).copied().unwrap_or(now));
+        not_well = hurt.iter().map(since).collect();
+        let is_due = |slot: &&Arc<Slot>| {
+            let is_stuck = not_well[&slot.id].elapsed() >= PAUSE;
+            !tried.contains_key(&slot.id)
+                && (slot.is_lacking()
+                    || (is_stuck && cutting.is_too_long(&node) && holds_the_log(&node, slot.id)))
+        };
+        let due = hurt.iter().find(is_due);
         let Some(slot) = due else { continue };
         tried.insert(slot.id, Instant::now());
         match repair_partition(&node, slot.id, RepairSource::AnyNode).await {
@@ -60,11 +68,8 @@ pub(crate) async fn run(node: Arc<Node>, cutting: Cutting, interval: Duration) {
     }
 }
 
-fn needs_another_node(node: &Node, cutting: &Cutting, slot: &Slot) -> bool {
-    if !matches!(*slot.state.borrow(), PartitionState::Failed(_) | PartitionState::Quarantined(_)) {
-        return false;
-    }
-    slot.is_lacking() || (cutting.is_too_long(node) && holds_the_log(node, slot.id))
+fn is_not_well(slot: &Slot) -> bool {
+    matches!(*slot.state.borrow(), PartitionState::Failed(_) | PartitionState::Quarantined(_))
 }
 
 /// Whether nobody needs more of the replicated log.

@@ -18,6 +18,7 @@
 
 mod catalog;
 mod log;
+mod naming;
 mod peer;
 mod running;
 
@@ -39,16 +40,21 @@ use crate::node::partition_name;
 use crate::projections::domain_dir;
 use crate::removal;
 use crate::retention::Domain;
-use crate::verify::{Depth, Remedy, VerifyNodeError, hold, verify_node};
+use crate::verify::{Depth, OnStep, Remedy, Step, VerifyNodeError, hold, verify_node};
 use crate::worker::with_causes;
+pub use naming::PartitionName;
+
 pub(crate) use log::{finish_swap, is_swapping, rebuild_log};
 pub(crate) use running::repair_partition;
+
+/// It is told how far the state of a projection is when so many more bytes of it are written.
+const TOLD_BYTES: u64 = 1 << 20;
 
 /// How to repair.
 #[derive(Clone, Debug)]
 pub struct RepairOptions {
     /// This partition alone; everything that needs it if not given.
-    pub partition: Option<PartitionId>,
+    pub partition: Option<PartitionName>,
     /// A directory of backups of the same cluster.
     pub from: Option<PathBuf>,
     /// Where what is computed lies; in memory if not given.
@@ -116,6 +122,9 @@ pub enum RepairError {
     /// There is no such partition on this node.
     #[error("there is no partition {0}")]
     NoPartition(PartitionId),
+    /// The node has no such partition, or its catalog does not know the namespace.
+    #[error("there is no partition {0}")]
+    UnknownPartition(PartitionName),
     /// No other node can give the partition.
     #[error("no other node can give partition {partition}{}{reasons}", if reasons.is_empty() { "" } else { ": " })]
     NoPeer {
@@ -212,10 +221,11 @@ pub fn repair_node(
     io: &Arc<dyn Io>,
     dir: &Path,
     options: &RepairOptions,
+    step: OnStep<'_>,
 ) -> Result<RepairReport, RepairError> {
     let memory = || Scratch { io: Arc::new(MemoryIo::new()), dir: PathBuf::from("scratch") };
     let scratch = options.scratch.clone().unwrap_or_else(memory);
-    let found = verify_node(io, dir, &scratch, Depth::Full, &mut |_| {})?;
+    let found = verify_node(io, dir, &scratch, Depth::Full, step)?;
     let held = hold(io, &dir.join("consensus").join("log"))?;
     let consensus = inspect_directory(io, &dir.join("consensus"), &mut |_| None);
     let source = options.from.as_deref().map(|from| Source::open(io, from)).transpose()?;
@@ -232,9 +242,9 @@ pub fn repair_node(
         repairing.repair_catalog()?;
     }
     let stored = repairing.stored()?;
+    let only = options.partition.as_ref().map(|name| name.find(&stored.catalog)).transpose()?;
     let partitions = CatalogFile::new(io.clone(), dir).partitions_dir(stored.generation);
-    for partition in stored.catalog.partitions().filter(|id| options.partition.is_none_or(|only| only == *id))
-    {
+    for partition in stored.catalog.partitions().filter(|id| only.is_none_or(|only| only == *id)) {
         let dir = partitions.join(partition_name(partition));
         let of_it: Vec<_> = found
             .findings
@@ -249,7 +259,7 @@ pub fn repair_node(
         let in_store = of_it.iter().any(|finding| finding.path.starts_with(dir.join("store")));
         let heals = of_it.iter().any(|finding| finding.remedy == Remedy::NextOpening);
         if in_log {
-            repairing.rebuild_partition(partition, &dir)?;
+            repairing.rebuild_partition(partition, &dir, step)?;
         } else if in_store {
             Partition::rebuild(io, &dir).map_err(|error| RepairError::failed(&dir, &with_causes(&error)))?;
             repairing.did(
@@ -263,7 +273,7 @@ pub fn repair_node(
         for domain in stored.catalog.domains().filter(|domain| domain.partition == partition) {
             let domain_dir = domain_dir(&dir, &domain);
             if of_it.iter().any(|finding| finding.path.starts_with(&domain_dir)) {
-                repairing.repair_domain(&domain, &domain_dir)?;
+                repairing.repair_domain(&domain, &domain_dir, step)?;
             }
         }
     }
@@ -319,9 +329,14 @@ impl Repairing<'_> {
         Ok(())
     }
 
-    fn rebuild_partition(&mut self, partition: PartitionId, dir: &Path) -> Result<(), RepairError> {
+    fn rebuild_partition(
+        &mut self,
+        partition: PartitionId,
+        dir: &Path,
+        step: OnStep<'_>,
+    ) -> Result<(), RepairError> {
         let options = &self.options.partitions;
-        let rebuilt = rebuild_log(self.io, dir, partition, self.source.as_ref(), options)?;
+        let rebuilt = rebuild_log(self.io, dir, partition, self.source.as_ref(), options, step)?;
         if let Some(lost) = &rebuilt.lost {
             // Outcomes of entries that the log still has are made again from them.
             let from = rebuilt.last.and_then(LogIndex::next).unwrap_or(LogIndex::FIRST);
@@ -359,7 +374,7 @@ impl Repairing<'_> {
     }
 
     /// The state of a domain as the backup has it; what is behind it comes again from the replicated log.
-    fn repair_domain(&mut self, domain: &Domain, dir: &Path) -> Result<(), RepairError> {
+    fn repair_domain(&mut self, domain: &Domain, dir: &Path, step: OnStep<'_>) -> Result<(), RepairError> {
         let Some(Source { directory, manifest }) = &self.source else {
             let lost = format!("the state of {domain} cannot be read; give a backup: --from BACKUP");
             return Err(RepairError::lost(dir, lost));
@@ -380,13 +395,20 @@ impl Repairing<'_> {
         let options = &self.options.partitions;
         let begun = Installing::begin(self.io.clone(), dir, options.store, &options.budget);
         let mut installing = begun.map_err(|error| failed(&error))?;
+        let of = files.iter().map(|file| file.length).sum();
+        let (mut done, mut told) = (0, 0);
         for file in files {
             let mut reader = PieceReader::open(&*directory.io, &directory.root, file)?;
             while let Some(item) = reader.next()? {
                 let (key, value) =
                     row_of(&item).ok_or_else(|| reader.damaged(reader.position(), "a row is none"))?;
                 installing.put(&key, &value).map_err(|error| failed(&error))?;
+                if done + reader.position() >= told + TOLD_BYTES || told == 0 {
+                    told = done + reader.position();
+                    step(&Step { what: format!("writing {domain}"), done: told, of });
+                }
             }
+            done += file.length;
         }
         installing.finish().map_err(|error| failed(&error))?;
         // What the catalog says that it does not need, it would never ask for.

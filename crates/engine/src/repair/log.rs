@@ -24,11 +24,14 @@ use super::{RepairError, Source};
 use crate::backup::{FileEntry, PieceReader};
 use crate::removal;
 use crate::restore::Appending;
+use crate::verify::{OnStep, Step};
 use crate::worker::with_causes;
 
 const MARK: &str = "REPAIRING";
 const NEW: &str = "log.repaired";
 const OLD: &str = "log.damaged";
+/// It is told how far a new log is when so many more outcomes are written.
+const TOLD_OUTCOMES: u64 = 1024;
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 1 << 20;
 
@@ -61,6 +64,7 @@ pub(crate) fn rebuild_log(
     partition: PartitionId,
     source: Option<&Source>,
     options: &gapless_partition::Options,
+    step: OnStep<'_>,
 ) -> Result<Rebuilt, RepairError> {
     let failed = |error: &dyn std::error::Error| RepairError::failed(dir.join("log"), &with_causes(error));
     let mut rebuilt = Rebuilt::default();
@@ -78,6 +82,9 @@ pub(crate) fn rebuild_log(
     let mut appending = Appending::to(&new);
     let wanted = (end.get() - 1).max(backed);
     for offset in 1..=wanted {
+        if offset % TOLD_OUTCOMES == 1 || offset == wanted {
+            step(&Step { what: format!("writing partition {partition}"), done: offset, of: wanted });
+        }
         let own =
             old.as_ref().and_then(|log| log.read(Position::new(offset)).ok()).map(|record| record.payload);
         let own = own.filter(|bytes| is_outcome(bytes, offset));

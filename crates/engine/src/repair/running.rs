@@ -9,6 +9,7 @@
 //! Must not know: other partitions.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use gapless_log::Depth;
@@ -57,6 +58,7 @@ pub(crate) async fn repair_partition(
     // A snapshot that is installed replaces all of them.
     let _taking = node.taking.clone().read_owned().await;
     let old = node.slot(partition).ok_or(RepairError::NoPartition(partition))?;
+    old.keep_marks();
     old.close();
     let _ = old.state.subscribe().wait_for(|state| *state == PartitionState::Closed).await;
     let had = {
@@ -68,7 +70,7 @@ pub(crate) async fn repair_partition(
         Found::OwnLog => make_whole(node, &old, None, had).await,
         Found::Backup(source) => make_whole(node, &old, Some(source), had).await,
     };
-    let Some(new) = take_in(node, &old) else { return Err(RepairError::NoPartition(partition)) };
+    let Some(new) = take_in(node, &old, had) else { return Err(RepairError::NoPartition(partition)) };
     worker::start(node.clone(), new.clone());
     // Also whoever is told that it was not repaired finds it as it was, not on its way there.
     let settled = settled(node, &new).await;
@@ -173,7 +175,7 @@ fn make_whole_now(
         });
     let mut report = RepairReport::default();
     if !is_whole || (is_short && source.is_some()) || log::is_swapping(&**io, dir) {
-        let rebuilt = rebuild_log(io, dir, partition, source, options)?;
+        let rebuilt = rebuild_log(io, dir, partition, source, options, &mut |_| {})?;
         let from = rebuilt.last.and_then(LogIndex::next).unwrap_or(LogIndex::FIRST);
         if let Some(lost) = rebuilt.lost.filter(|_| from < node.first_kept()) {
             let lost = format!(
@@ -194,15 +196,18 @@ fn make_whole_now(
 }
 
 /// A place for the partition, which reads from the replicated log what it misses and then says where it stands. None if it was dropped.
-fn take_in(node: &Arc<Node>, old: &Slot) -> Option<Arc<Slot>> {
+fn take_in(node: &Arc<Node>, old: &Slot, had: Option<PartitionOffset>) -> Option<Arc<Slot>> {
     // Nothing is dispatched until the new one is in its place.
     let _between = node.between_entries.lock().unwrap_or_else(PoisonError::into_inner);
     if node.is_dropped(old.id) {
+        old.give_marks_up();
         return None;
     }
     let new = Arc::new(Slot::new(old.id, old.dir.clone(), node.queue_limits));
-    new.set_begun(true);
+    // One that never had anything on stable storage may begin with nothing.
+    new.set_begun(old.is_begun() || had.is_some());
     new.require(old.required());
+    new.repairs.store(old.repairs.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     let mut core = node.core();
     let covered = node.durable.borrow().covered;
     let behind = covered.and_then(LogIndex::next).unwrap_or(LogIndex::FIRST);
@@ -211,5 +216,7 @@ fn take_in(node: &Arc<Node>, old: &Slot) -> Option<Arc<Slot>> {
     core.dispatch.open_unknown(old.id);
     core.watermarks.open_unknown(old.id, new.incarnation, from);
     node.slots.write().unwrap_or_else(PoisonError::into_inner).insert(old.id, new.clone());
+    drop(core);
+    old.hand_over(&new);
     Some(new)
 }

@@ -177,6 +177,7 @@ async fn a_stuck_partition_that_keeps_the_log_too_long_comes_from_another_node()
     while is_not_well(&engine) {
         write(&cluster, &mut known, number..number + 100).await;
         number += 100;
+        tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(number < 20_000, "it is never installed anew");
     }
     eventually("it serves", || state(&engine, 1) == PartitionState::Serving).await;
