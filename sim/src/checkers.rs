@@ -93,7 +93,7 @@ impl Checkers {
             let progress = *engine.replicator().progress().borrow();
             let partitions = engine.partitions();
             let installed = engine.replicator().statistics().snapshots_installed;
-            let moment = Moment { life: life.number, installed, now: world.trace.millis() };
+            let moment = Moment { life: life.number, installed, repairs: 0, now: world.trace.millis() };
             let mut state = self.state();
             self.tell("ELECTION", state.election.look(node, &leadership));
             self.tell("WM-1", state.wm_1.look_at_log(node, life.number, progress));
@@ -106,6 +106,7 @@ impl Checkers {
             if progress.first_kept.is_some_and(|first| first.get() > 1) {
                 self.sometimes.saw(Situation::LogCut);
             }
+            self.saw_alarms(&engine);
             if leadership.stopped.is_some() {
                 self.sometimes.saw(Situation::NodeStopped);
             }
@@ -113,6 +114,12 @@ impl Checkers {
             if let Some(broken) = broken {
                 self.tell("ISO-1", iso_1::check(node, &broken, &partitions));
             }
+        }
+    }
+
+    fn saw_alarms(&self, engine: &gapless_engine::Engine) {
+        if engine.alarms().iter().any(|alarm| alarm.contains("was installed anew")) {
+            self.sometimes.saw(Situation::Reinstalled);
         }
     }
 

@@ -6,10 +6,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gapless_consensus::{NodeId, Start};
+use gapless_engine::RepairSource;
+use gapless_types::PartitionId;
 
 use crate::sometimes::Situation;
 use crate::trace::note;
 use crate::workload::{SEASONAL, Stage};
+use crate::world::Running;
 
 /// So often something is tried.
 const TRIES: u32 = 400;
@@ -105,6 +108,62 @@ async fn settle(stage: &Stage, wanted: impl Fn(&BTreeSet<NodeId>) -> BTreeSet<No
         note!(stage.world.trace, "operator: members: {changed:?}");
     }
     false
+}
+
+/// Makes some partition of a node anew, out of whatever chance says.
+pub(crate) async fn repair_some(stage: &Stage, node: &Running, chance: &mut fastrand::Rng) {
+    let reports = node.engine.partitions();
+    let Some(report) = chance.choice(reports.iter()) else { return };
+    let others: Vec<NodeId> = node.engine.replicator().members().addresses.into_keys().collect();
+    let source = match chance.u8(..4) {
+        0 => RepairSource::OwnLog,
+        1 => chance.choice(others.iter()).map_or(RepairSource::AnyNode, |other| RepairSource::Node(*other)),
+        _ => RepairSource::AnyNode,
+    };
+    repair(stage, node, report.partition, source).await;
+}
+
+/// Makes a partition anew; whether it is. Only the end of the node ends it earlier.
+async fn repair(stage: &Stage, node: &Running, partition: PartitionId, source: RepairSource) -> bool {
+    let world = &stage.world;
+    let from_node = matches!(source, RepairSource::Node(_) | RepairSource::AnyNode);
+    let repaired = tokio::select! {
+        biased;
+        () = node.life.ended() => return false,
+        repaired = node.engine.repair(partition, source.clone()) => repaired,
+    };
+    note!(
+        world.trace,
+        "operator: partition {partition} of node {} from {source:?}: {repaired:?}",
+        node.life.node
+    );
+    match (&repaired, from_node) {
+        (Ok(_), true) => world.sometimes.saw(Situation::RepairedFromNode),
+        (Ok(_), false) => world.sometimes.saw(Situation::RepairedFromOwnLog),
+        (Err(_), _) => world.sometimes.saw(Situation::RepairRefused),
+    }
+    repaired.is_ok()
+}
+
+/// Makes everything anew that a node which is alone has in its stores; until it is.
+pub(crate) async fn repair_all(stage: &Stage, node: NodeId) {
+    let mut done = BTreeSet::new();
+    while !stage.world.findings.any() {
+        let Some(running) = stage.world.node(node) else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let partitions = running.engine.partitions();
+        let Some(next) = partitions.iter().map(|report| report.partition).find(|id| !done.contains(id))
+        else {
+            return;
+        };
+        if repair(stage, &running, next, RepairSource::OwnLog).await {
+            done.insert(next);
+        } else {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
 }
 
 /// Drops the namespace that comes and goes, or defines it.

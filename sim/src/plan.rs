@@ -47,11 +47,15 @@ pub enum Trouble {
     Snapshot,
     /// Namespaces come and go; partitions are frozen and thawed.
     Catalog,
+    /// Partitions take long for everything.
+    SlowApply,
+    /// Partitions are made anew by command, out of their own logs or those of other nodes.
+    Repair,
 }
 
 impl Trouble {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Crash,
         Self::CrashAll,
         Self::RestartLoop,
@@ -69,19 +73,15 @@ impl Trouble {
         Self::Transfer,
         Self::Snapshot,
         Self::Catalog,
+        Self::SlowApply,
+        Self::Repair,
     ];
 
     /// Whether a node that is alone can have it.
     fn befalls_one(self) -> bool {
         !matches!(
             self,
-            Self::Partition
-                | Self::SlowLink
-                | Self::Pause
-                | Self::Members
-                | Self::LostDisk
-                | Self::Transfer
-                | Self::Damage
+            Self::Partition | Self::SlowLink | Self::Pause | Self::Members | Self::LostDisk | Self::Transfer
         )
     }
 }

@@ -222,8 +222,14 @@ async fn finish(stage: &Arc<Stage>, clients: Vec<JoinHandle<()>>) {
         let damaged: Vec<_> =
             world.seats().iter().filter(|(_, seat)| seat.damaged).map(|(node, _)| *node).collect();
         for node in damaged {
-            if !is_retired(world, node) {
-                operator::replace(stage, node).await;
+            match world.plan.nodes {
+                // Nobody else has anything; and what was damaged follows from what was not.
+                1 => {
+                    operator::repair_all(stage, node).await;
+                    world.with_seat(node, |seat| seat.damaged = false);
+                }
+                _ if is_retired(world, node) => {}
+                _ => operator::replace(stage, node).await,
             }
         }
     }

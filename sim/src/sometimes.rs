@@ -96,6 +96,16 @@ pub enum Situation {
     ZombieRefused,
     /// What a worker had read was changed before its turn, so that it was asked for again.
     CommitReturned,
+    /// Partitions took long for everything.
+    SlowApply,
+    /// A partition was made anew by command out of its own log.
+    RepairedFromOwnLog,
+    /// A partition was made anew by command out of another node's.
+    RepairedFromNode,
+    /// A partition could not be made anew, and was left as it was.
+    RepairRefused,
+    /// A partition that nothing on its node could bring back came from another one by itself.
+    Reinstalled,
     /// Nobody could lead until an operator decides: one disk was damaged, and another node had lost the end of its log. Rare, so that
     /// it need not occur.
     StoodStill,
@@ -103,7 +113,7 @@ pub enum Situation {
 
 impl Situation {
     /// All of them.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 49] = [
         Self::DoubledRequest,
         Self::DoubledEntries,
         Self::SnapshotInstalled,
@@ -148,6 +158,11 @@ impl Situation {
         Self::SlotGrantedAgain,
         Self::ZombieRefused,
         Self::CommitReturned,
+        Self::SlowApply,
+        Self::RepairedFromOwnLog,
+        Self::RepairedFromNode,
+        Self::RepairRefused,
+        Self::Reinstalled,
     ];
 }
 

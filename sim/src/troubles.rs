@@ -3,6 +3,7 @@
 //! Must not know: what must be true in spite of it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gapless_consensus::NodeId;
@@ -75,6 +76,14 @@ async fn make(stage: &Arc<Stage>, trouble: Trouble, chance: &mut fastrand::Rng) 
         Trouble::Transfer => transfer(stage, &node).await,
         Trouble::Snapshot => snapshot(stage, node),
         Trouble::Catalog => operator::change_catalog(stage, chance).await,
+        Trouble::SlowApply => {
+            let takes = chance.u64(..300_000);
+            world.sometimes.saw(Situation::SlowApply);
+            world.with_seat(node.life.node, |seat| seat.jobs_take.store(takes, Ordering::Relaxed));
+            tokio::time::sleep(Duration::from_millis(chance.u64(100..3_000))).await;
+            world.with_seat(node.life.node, |seat| seat.jobs_take.store(0, Ordering::Relaxed));
+        }
+        Trouble::Repair => operator::repair_some(stage, &node, chance).await,
     }
 }
 
@@ -183,6 +192,9 @@ fn damage(stage: &Stage, running: &Running, chance: &mut fastrand::Rng) {
     if stage.operating.try_lock().is_err() {
         return;
     }
+    if world.plan.nodes == 1 {
+        return damage_stores(stage, node, chance);
+    }
     let others = world.seats().iter().any(|(other, seat)| *other != node && seat.damaged);
     let members = running.engine.replicator().members();
     if others || members.voters.iter().any(|voters| voters.len() < 3) {
@@ -213,6 +225,17 @@ fn damage(stage: &Stage, running: &Running, chance: &mut fastrand::Rng) {
         }
     });
     note!(world.trace, "node {node}: lies {lies}, damage {damage:?}");
+}
+
+/// Lets bits rot in what a node that is alone can make again: the stores of its partitions. Of anything else there is one copy.
+fn damage_stores(stage: &Stage, node: NodeId, chance: &mut fastrand::Rng) {
+    let count = chance.u8(1..4);
+    let damage = stage.world.with_seat(node, |seat| {
+        let flipped: Vec<_> = (0..count).filter_map(|_| seat.flip_in_store(node, chance)).collect();
+        seat.damaged |= !flipped.is_empty();
+        flipped
+    });
+    note!(stage.world.trace, "node {node}: damage {damage:?}");
 }
 
 /// A node loses the end of its replicated log, which was synced, and comes back without it.
@@ -310,6 +333,7 @@ pub(crate) fn calm_down(stage: &Stage) {
         seat.disarm_lies();
         seat.clock.set_off(0);
         seat.clock.set_write_takes(Duration::ZERO);
+        seat.jobs_take.store(0, Ordering::Relaxed);
         *seat.broken.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
     }
     note!(world.trace, "calm");

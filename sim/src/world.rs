@@ -8,12 +8,15 @@
 //! Must not know: which troubles there are, what clients do.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use gapless_consensus::{ClusterId, Members, NodeId, Start};
 use gapless_engine::{Config, Engine, Leader, Peers, QueueLimits, Report};
+use gapless_log::io::Io;
 use gapless_log::io::faulty::{Crash, FaultyIo};
 use gapless_log::{Drive, LogId};
 use tokio::time::Instant;
@@ -65,6 +68,8 @@ pub(crate) struct Seat {
     pub(crate) state: SeatState,
     /// Its disk lied or rotted: it may refuse to work, but never says anything wrong.
     pub(crate) damaged: bool,
+    /// How long everything takes that its partitions do, in microseconds.
+    pub(crate) jobs_take: Arc<AtomicU64>,
     /// What it said when it could not be opened last.
     pub(crate) refused: Option<String>,
 }
@@ -92,6 +97,34 @@ impl Seat {
     /// Lets one of the next writes lie: it is lost, or lands elsewhere.
     pub(crate) fn arm_lie(&self, lost: bool) {
         self.lies.lock().unwrap_or_else(PoisonError::into_inner).push(lost);
+    }
+
+    /// Flips a bit that some store of a partition has on stable storage, if there is one: which one.
+    pub(crate) fn flip_in_store(&self, node: NodeId, chance: &mut fastrand::Rng) -> Option<(PathBuf, u64)> {
+        let memory = self.disk.memory();
+        let below = |dir: PathBuf| -> Vec<PathBuf> {
+            let mut names = memory.list_dirs(&dir).unwrap_or_default();
+            names.sort_unstable();
+            names.into_iter().map(|name| dir.join(name)).collect()
+        };
+        let stores = below(PathBuf::from(format!("node-{node}")))
+            .into_iter()
+            .filter(|dir| {
+                dir.file_name().is_some_and(|name| name.to_string_lossy().starts_with("partitions-"))
+            })
+            .flat_map(&below)
+            .map(|partition| partition.join("store"));
+        let mut files: Vec<PathBuf> = stores
+            .flat_map(|store| {
+                memory.list(&store).unwrap_or_default().into_iter().map(move |name| store.join(name))
+            })
+            .collect();
+        files.sort_unstable();
+        let path = chance.choice(files)?;
+        let length = memory.bytes_of(&path).ok()?.len() as u64;
+        let offset = chance.u64(..length.max(1));
+        self.disk.flip_bit(&path, offset, chance.u8(..8)).ok()?;
+        Some((path, offset))
     }
 
     /// No write lies any more.
@@ -148,6 +181,7 @@ impl World {
             lives: 0,
             state: SeatState::Down { until: Instant::now() },
             damaged: false,
+            jobs_take: Arc::default(),
             refused: None,
         };
         self.seats().insert(node, seat);
@@ -209,6 +243,8 @@ impl World {
         config.clock = seat.clock.clone();
         config.cluster = Some(ClusterId::from_bytes(*b"simulated world!"));
         config.on_threads = false;
+        let jobs_take = seat.jobs_take.clone();
+        config.jobs_take = Some(Arc::new(move || Duration::from_micros(jobs_take.load(Ordering::Relaxed))));
         config.consensus.seed = plan.seed.wrapping_mul(31) ^ (node.get() << 32) ^ life.number;
         config.consensus.full_disk_patience = Duration::from_secs(2);
         config.reopen_delay = Duration::from_millis(200);
@@ -359,7 +395,7 @@ impl World {
 
     /// The directories of the partitions of a node that could not be written, if nothing else was ever wrong with its disk.
     pub(crate) fn broken_alone(&self, node: NodeId) -> Option<BTreeSet<String>> {
-        let others = [Trouble::FailingDisk, Trouble::FullDisk, Trouble::Damage];
+        let others = [Trouble::FailingDisk, Trouble::FullDisk, Trouble::Damage, Trouble::Repair];
         if others.iter().any(|trouble| self.plan.has(*trouble)) {
             return None;
         }

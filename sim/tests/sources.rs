@@ -55,6 +55,7 @@ const LISTED: &[(&str, &str, usize, &str)] = &[
         "looked up by key; all of them are told in the order in which they came",
     ),
     ("engine/src/recall/cache.rs", "KeyedMap<", 1, "looked up by key; its order is a queue"),
+    ("engine/src/reinstalling.rs", "Instant::now", 2, "the runtime's time, which a simulation decides about"),
     ("engine/src/workers/pool.rs", "Instant::now", 1, "threads, which a simulation has none of"),
     ("log/src/open.rs", "getrandom", 1, "the id of a log, which a simulation sets"),
     ("log/src/options.rs", "Instant::now", 1, "the machine's clock, which a simulation replaces"),

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gapless_engine::types::{LogIndex, PartitionOffset};
 use gapless_engine::{Engine, PartitionReport, PartitionState};
 
+use crate::backup::BackupPlaces;
 use crate::check::Check;
 use crate::nodes::OtherNodes;
 use crate::page;
@@ -27,13 +28,22 @@ pub struct AdminCalls {
     /// As the server is called by others.
     pub(crate) version: &'static str,
     pub(crate) other_nodes: OtherNodes,
+    /// Where backups may lie.
+    pub(crate) backups: BackupPlaces,
     connections: Arc<AtomicU64>,
 }
 
 impl AdminCalls {
     /// The calls, answered by this engine.
     pub fn new(engine: Engine, version: &'static str, other_nodes: OtherNodes) -> Self {
-        Self { engine, version, other_nodes, connections: Arc::default() }
+        let backups = BackupPlaces::default();
+        Self { engine, version, other_nodes, backups, connections: Arc::default() }
+    }
+
+    /// The same, with other places for backups.
+    #[must_use]
+    pub fn with_backups(self, backups: BackupPlaces) -> Self {
+        Self { backups, ..self }
     }
 
     /// How many are connected, kept by whoever accepts them.

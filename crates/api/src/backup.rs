@@ -2,7 +2,7 @@
 //!
 //! Must not know: what is in a backup.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -23,7 +23,7 @@ impl AdminCalls {
     /// # Errors
     /// If the target cannot be one.
     pub fn backup(&self, request: &v1::BackupRequest) -> Result<BackupAnswers, Problem> {
-        let target = target(&self.engine, &request.target)?;
+        let target = target(&self.engine, &self.backups, &request.target)?;
         let (progress, told) = watch::channel(BackupProgress::default());
         let (made, ended) = oneshot::channel();
         let engine = self.engine.clone();
@@ -104,19 +104,56 @@ pub fn backup_made(report: &BackupReport) -> v1::BackupMade {
     }
 }
 
-/// The directory that is meant, which is not that of the node by any other name.
-fn target(engine: &Engine, target: &str) -> Result<PathBuf, Problem> {
-    let path = Path::new(target);
-    if !path.is_absolute() || target.contains('\0') {
-        let wrong = "has to be an absolute path of a directory on the machine of the server";
-        return Err(Problem::violation("target", wrong));
+/// Where backups are made and looked for: whoever may ask for one would otherwise write and read wherever the server's user can.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum BackupPlaces {
+    /// Wherever the process may.
+    #[default]
+    Anywhere,
+    /// In this directory and below it.
+    Below(PathBuf),
+    /// Nowhere: nobody said a directory.
+    Nowhere,
+}
+
+impl BackupPlaces {
+    /// The directory that is meant, without symbolic links and ways back up.
+    ///
+    /// # Errors
+    /// If it is no directory that backups may lie in.
+    pub(crate) fn directory(&self, field: &'static str, named: &str) -> Result<PathBuf, Problem> {
+        let path = Path::new(named);
+        if !path.is_absolute() || named.contains('\0') {
+            let wrong = "has to be an absolute path of a directory on the machine of the server";
+            return Err(Problem::violation(field, wrong));
+        }
+        if path.components().any(|part| part == Component::ParentDir) {
+            return Err(Problem::violation(field, "may not lead back up with `..`"));
+        }
+        let real = resolved(path);
+        match self {
+            Self::Anywhere => Ok(real),
+            Self::Below(root) if real.starts_with(resolved(root)) => Ok(real),
+            Self::Below(root) => {
+                let wrong = format!("has to lie below {} (backup.root)", root.display());
+                Err(Problem::violation(field, wrong))
+            }
+            Self::Nowhere => {
+                let wrong = "this server can be reached from other machines, and nobody said where backups may lie: backup.root";
+                Err(Problem::new(ProblemKind::Precondition, "NO_BACKUP_ROOT", wrong))
+            }
+        }
     }
-    let (real, data) = (resolved(path), resolved(engine.dir()));
+}
+
+/// The directory that is meant, which is not that of the node by any other name.
+fn target(engine: &Engine, places: &BackupPlaces, target: &str) -> Result<PathBuf, Problem> {
+    let (real, data) = (places.directory("target", target)?, resolved(engine.dir()));
     if real.starts_with(&data) || data.starts_with(&real) {
         let wrong = "lies inside the directory of the node, or around it; a backup belongs on another disk";
         return Err(Problem::violation("target", wrong));
     }
-    Ok(path.to_path_buf())
+    Ok(real)
 }
 
 /// A path without symbolic links, as far as it exists.
@@ -149,4 +186,51 @@ fn problem(error: &BackupError) -> Problem {
         BackupError::Io { .. } => (ProblemKind::Precondition, "BACKUP_FAILED"),
     };
     Problem::new(kind, reason, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The field that is wrong, or the reason of a refusal.
+    fn refused(places: &BackupPlaces, named: &str) -> String {
+        let problem = places.directory("target", named).unwrap_err();
+        problem.to_string()
+    }
+
+    #[test]
+    fn a_backup_lies_below_its_root_whatever_the_path_pretends() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let (root, outside) = (base.join("root"), base.join("outside"));
+        std::fs::create_dir_all(root.join("here")).unwrap();
+        std::fs::create_dir(&outside).unwrap();
+        std::os::unix::fs::symlink(&outside, root.join("out")).unwrap();
+        std::os::unix::fs::symlink(root.join("here"), base.join("in")).unwrap();
+        std::os::unix::fs::symlink(&root, base.join("the root")).unwrap();
+        let named = |path: &Path| path.to_str().unwrap().to_owned();
+        // The root itself may be named by a link, too.
+        for root in [root.clone(), base.join("the root")] {
+            let places = BackupPlaces::Below(root.clone());
+            let fine = |path: PathBuf| places.directory("target", &named(&path)).unwrap();
+            assert_eq!(fine(root.clone()), base.join("root"));
+            assert_eq!(fine(root.join("new/deeper")), base.join("root/new/deeper"));
+            assert_eq!(fine(base.join("in/x")), base.join("root/here/x"));
+            for path in [
+                outside.clone(),
+                base.join("rooter"),
+                root.join("out/x"),
+                root.join("../outside"),
+                root.join("new/../../outside"),
+                PathBuf::from("/"),
+            ] {
+                let told = refused(&places, &named(&path));
+                assert!(told.contains("backup.root") || told.contains("`..`"), "{}: {told}", path.display());
+            }
+        }
+        assert!(refused(&BackupPlaces::Anywhere, "here").contains("absolute"));
+        assert!(refused(&BackupPlaces::Anywhere, "/a/../b").contains("`..`"));
+        assert!(refused(&BackupPlaces::Nowhere, &named(&root)).contains("backup.root"));
+        assert_eq!(BackupPlaces::Anywhere.directory("target", &named(&outside)).unwrap(), outside);
+    }
 }

@@ -38,7 +38,7 @@ pub mod write;
 mod write_stream;
 
 pub use admin::AdminCalls;
-pub use backup::{BackupAnswers, backup_made};
+pub use backup::{BackupAnswers, BackupPlaces, backup_made};
 pub use ledger::LedgerCalls;
 pub use nodes::OtherNodes;
 pub use problem::{Problem, ProblemKind, Violation};

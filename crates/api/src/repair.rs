@@ -2,12 +2,9 @@
 //!
 //! Must not know: what is damaged, and how it is made whole.
 
-use std::path::PathBuf;
-
-use gapless_engine::RepairError;
+use gapless_engine::{NodeId, RepairError, RepairSource};
 
 use crate::admin::AdminCalls;
-use crate::check::Check;
 use crate::problem::{Problem, ProblemKind};
 use crate::v1;
 
@@ -20,17 +17,7 @@ impl AdminCalls {
         &self,
         request: &v1::RepairPartitionRequest,
     ) -> Result<v1::RepairPartitionResponse, Problem> {
-        let mut check = Check::default();
-        let source = match request.source.as_str() {
-            "" => None,
-            source => Some(PathBuf::from(source)),
-        };
-        let is_fine = |source: &PathBuf| source.is_absolute() && !request.source.contains('\0');
-        if !source.as_ref().is_none_or(is_fine) {
-            let wrong = "has to be an absolute path of a directory of backups on the machine of the server";
-            check.add("source", wrong);
-        }
-        check.end()?;
+        let source = self.source(request)?;
         let partition = self.partition(&request.namespace, request.partition)?;
         let engine = self.engine.clone();
         let repair = tokio::spawn(async move { engine.repair(partition, source).await });
@@ -41,10 +28,30 @@ impl AdminCalls {
     }
 }
 
+impl AdminCalls {
+    /// What a partition is to be repaired from: one thing.
+    fn source(&self, request: &v1::RepairPartitionRequest) -> Result<RepairSource, Problem> {
+        match (request.source.as_str(), request.node, request.any_node) {
+            ("", 0, false) => Ok(RepairSource::OwnLog),
+            ("", node, false) => Ok(RepairSource::Node(NodeId::new(node))),
+            ("", 0, true) => Ok(RepairSource::AnyNode),
+            ("", _, true) => Err(Problem::violation("any_node", "cannot be given together with a node")),
+            (source, 0, false) => self.backups.directory("source", source).map(RepairSource::Backup),
+            _ => Err(Problem::violation("source", "cannot be given together with a node")),
+        }
+    }
+}
+
 fn problem(error: &RepairError) -> Problem {
     let (kind, reason) = match error {
-        RepairError::NoPartition(_) => (ProblemKind::NotFound, "UNKNOWN_PARTITION"),
-        RepairError::NoBackup(_) => (ProblemKind::Precondition, "NO_BACKUP"),
+        RepairError::NoPartition(_) | RepairError::UnknownPartition(_) => {
+            (ProblemKind::NotFound, "UNKNOWN_PARTITION")
+        }
+        RepairError::NoBackup(_) | RepairError::NotInBackup { .. } => {
+            (ProblemKind::Precondition, "NO_BACKUP")
+        }
+        RepairError::NoPeer { .. } | RepairError::Peer { .. } => (ProblemKind::Precondition, "NO_NODE"),
+        RepairError::Differs { .. } => (ProblemKind::Precondition, "DIFFERS"),
         RepairError::Lost { .. } => (ProblemKind::Precondition, "LOST"),
         RepairError::Verify(_) | RepairError::Backup(_) | RepairError::Failed { .. } => {
             (ProblemKind::Precondition, "NOT_REPAIRED")

@@ -12,6 +12,7 @@ use thiserror::Error;
 use crate::identity::{Identity, NodeId};
 use crate::machine::MachineFault;
 use crate::members::MembersError;
+use crate::network::LinkError;
 use crate::proposal::{Leader, known};
 
 /// The node has stopped, by request or by a fault. It must be opened again.
@@ -207,6 +208,28 @@ pub enum EntriesError {
     /// An entry that is not of a known form.
     #[error("entry {0} is not of a known form")]
     Unreadable(LogIndex),
+}
+
+/// Why another machine gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AskError {
+    /// There is no such other member.
+    #[error("node {0} is no other member of the cluster")]
+    NotMember(NodeId),
+    /// The question is longer than it may be.
+    #[error("the question has {bytes} bytes of at most {limit}")]
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// It did not get through, or the other node refused it.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The node has stopped.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
 }
 
 /// Why a snapshot was not installed. Nothing changed.

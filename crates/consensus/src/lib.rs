@@ -77,7 +77,8 @@ mod watcher;
 mod watermarks;
 
 pub use error::{
-    ChangeError, EntriesError, InstallError, OpenError, ReadPointError, SnapshotError, Stopped, TransferError,
+    AskError, ChangeError, EntriesError, InstallError, OpenError, ReadPointError, SnapshotError, Stopped,
+    TransferError,
 };
 pub use identity::{ClusterId, Identity, NodeId, Term};
 pub use inspecting::{Inspected, inspect_directory};

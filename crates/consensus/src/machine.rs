@@ -68,6 +68,13 @@ pub trait Machine: Send + Sync + 'static {
         at: LogIndex,
         body: Box<dyn SnapshotBody>,
     ) -> BoxFuture<'static, Result<(), MachineFault>>;
+
+    /// Answers what the machine of another node of the same cluster asks. Questions and answers mean nothing to consensus; any number
+    /// may come at a time, also twice, and while anything else goes on. A fault refuses the question, and changes nothing else.
+    fn answer(&self, question: Bytes) -> BoxFuture<'static, Result<Bytes, MachineFault>> {
+        drop(question);
+        Box::pin(std::future::ready(Err(MachineFault::new("it answers no questions"))))
+    }
 }
 
 /// A snapshot that can be read, any number of times, until it is dropped.

@@ -2,6 +2,7 @@
 //!
 //! Must not know: how messages travel, how they are answered.
 
+use bytes::Bytes;
 use gapless_types::LogIndex;
 
 use crate::identity::{NodeId, Term};
@@ -83,6 +84,9 @@ pub enum Request {
         /// The last entry that it contains.
         snapshot: EntryId,
     },
+    /// What a machine asks the machine of another node: at most [`MAX_QUESTION_BYTES`](crate::limits::MAX_QUESTION_BYTES). Nobody in
+    /// between knows what it means.
+    Ask(Bytes),
 }
 
 /// What a candidate says of itself.
@@ -97,7 +101,7 @@ pub struct VoteRequest {
 }
 
 /// A single answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Response {
     /// To a request for a vote, or for what it would be.
     Vote {
@@ -122,6 +126,8 @@ pub enum Response {
     },
     /// To the question how much of a snapshot was received.
     SnapshotReceived(Received),
+    /// To what a machine asked: at most [`MAX_ANSWER_BYTES`](crate::limits::MAX_ANSWER_BYTES).
+    Answer(Bytes),
 }
 
 /// How much of a snapshot has arrived, whole and in order, so that it need not be sent again.

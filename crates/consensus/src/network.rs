@@ -28,7 +28,7 @@ pub enum Channel {
     Liveness,
     /// Entries.
     Entries,
-    /// Snapshots.
+    /// Snapshots, and what machines ask each other.
     Snapshots,
 }
 

@@ -30,7 +30,10 @@ use crate::storage::state_machine::StateMachine;
 use crate::watcher::{Watcher, stop};
 use crate::watermarks::Watermarks;
 
+mod asking;
 mod replicate;
+
+use asking::Asking;
 
 /// A node of a group. Clones are handles to the same; the last one does not close it, [`Replicator::close`] does.
 #[derive(Clone)]
@@ -48,6 +51,7 @@ struct Handle {
     watcher: AbortHandle,
     /// Ends a probation, if there is one.
     officer: OnceLock<AbortHandle>,
+    asking: Asking,
 }
 
 impl Node {
@@ -71,7 +75,7 @@ impl Node {
         let Found { store, control, standing } = blocking(config.log.drive, opening).await?;
         let (identity, settings) = (config.identity, config.settings);
         let watermarks = Arc::new(Watermarks::new(standing.last));
-        let state_machine = StateMachine::new(machine, control, standing, watermarks.clone());
+        let state_machine = StateMachine::new(machine.clone(), control, standing, watermarks.clone());
         let suspect = store.suspect().filter(|_| !makes(Mistake::VoteWithLostTail));
         let probation = Probation::new(suspect);
         raft_config.enable_elect = probation.suspect().is_none();
@@ -98,6 +102,7 @@ impl Node {
             dir: config.dir,
             store: store.clone(),
             probation: probation.clone(),
+            machine,
             seed: settings.seed,
             receiving: Arc::default(),
         });
@@ -112,6 +117,7 @@ impl Node {
             reception,
             watcher,
             officer: OnceLock::new(),
+            asking: Asking::new(network.clone()),
         }));
         node.begin(config.start).await?;
         node.watch_probation(probation, network);

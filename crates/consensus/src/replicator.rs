@@ -3,13 +3,16 @@
 //! Must not know: which library agrees, what entries mean.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use gapless_types::LogIndex;
 use tokio::sync::watch;
 
-use crate::error::{ChangeError, EntriesError, ReadPointError, SnapshotError, Stopped, TransferError};
+use crate::error::{
+    AskError, ChangeError, EntriesError, ReadPointError, SnapshotError, Stopped, TransferError,
+};
 use crate::identity::{NodeId, Term};
 use crate::machine::Committed;
 use crate::members::Members;
@@ -64,6 +67,15 @@ pub trait Replicator: Send + Sync + 'static {
         end: LogIndex,
         max_bytes: u64,
     ) -> BoxFuture<'_, Result<Vec<Committed>, EntriesError>>;
+
+    /// Asks the machine of another member something, and gives up after `patience`. One question is under way at a time: who has more
+    /// of them waits. The other one may have been asked all the same if there is no answer.
+    fn ask(
+        &self,
+        node: NodeId,
+        question: Bytes,
+        patience: Duration,
+    ) -> BoxFuture<'_, Result<Bytes, AskError>>;
 
     /// How far everything is, now and from now on.
     fn progress(&self) -> watch::Receiver<Progress>;

@@ -217,6 +217,18 @@ impl Catalog {
         })
     }
 
+    /// All domains, each with its plan.
+    pub(crate) fn planned_domains(&self) -> impl Iterator<Item = (Domain, Arc<Plan>)> {
+        self.namespaces.values().flat_map(|namespace| {
+            let planned = |(name, projection): (_, &Projection)| {
+                let plan = projection.plan.clone();
+                let domains: Vec<Domain> = namespace.domains_of(name, projection).collect();
+                domains.into_iter().map(move |domain| (domain, plan.clone()))
+            };
+            namespace.projections.iter().flat_map(planned)
+        })
+    }
+
     /// All partitions of all of them.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = PartitionId> {
         self.namespaces.values().flat_map(Namespace::partitions)

@@ -25,6 +25,7 @@ use crate::log_time::LogTime;
 use crate::node::{Core, Node};
 use crate::offsets::{Fate, Resume, Verdict};
 use crate::projections::{self, DomainSlot, Feed};
+use crate::questions;
 use crate::slot::{PartitionState, Slot, Work};
 use crate::watermarks::{Opened, Reach};
 use crate::worker;
@@ -266,6 +267,10 @@ impl Machine for Dispatcher {
         body: Box<dyn SnapshotBody>,
     ) -> BoxFuture<'static, Result<(), MachineFault>> {
         crate::snapshot::install(self.0.clone(), at, body)
+    }
+
+    fn answer(&self, question: Bytes) -> BoxFuture<'static, Result<Bytes, MachineFault>> {
+        Box::pin(questions::answer(self.0.clone(), question))
     }
 }
 

@@ -30,12 +30,13 @@ use crate::node::Node;
 use crate::projections;
 use crate::proposing::{self, Request};
 use crate::recall::RecallLimits;
+use crate::reinstalling;
 use crate::removal;
 use crate::reports::{self, NoPeers, Peers, Report};
 use crate::retention::Retention;
 use crate::slot::{PartitionState, QueueLimits};
 use crate::watermarks::Marks;
-use crate::workers::Workers;
+use crate::workers::{JobsTake, Workers};
 
 /// Writes that wait for the proposer; more of them wait in their callers.
 const QUEUED_REQUESTS: usize = 4096;
@@ -89,6 +90,8 @@ pub struct Config {
     pub masters: Masters,
     /// Whether partitions work on threads, or in place for a simulation.
     pub on_threads: bool,
+    /// How long everything takes that partitions do in place, for a simulation.
+    pub jobs_take: Option<JobsTake>,
     /// How long a partition that failed waits until it is opened again.
     pub reopen_delay: Duration,
     /// What may wait for one partition before it is detached.
@@ -131,6 +134,7 @@ impl Config {
             housekeeping: Housekeeping::default(),
             masters: Masters::Hash,
             on_threads: true,
+            jobs_take: None,
             reopen_delay: Duration::from_secs(1),
             queue: QueueLimits::default(),
         }
@@ -138,7 +142,7 @@ impl Config {
 
     pub(crate) fn workers(&self) -> Result<Workers, OpenError> {
         if !self.on_threads {
-            return Ok(Workers::InPlace);
+            return Ok(Workers::InPlace(self.jobs_take.clone()));
         }
         let failed = |source| OpenError::Io { action: "start threads for", path: self.dir.clone(), source };
         Workers::on_threads().map_err(failed)
@@ -189,6 +193,8 @@ pub struct PartitionReport {
     pub detachments: u64,
     /// Times that it was opened again after a failure.
     pub reopenings: u64,
+    /// Times that it was made anew by a repair; its marks begin anew with each.
+    pub repairs: u64,
     /// Everything for it up to this entry has an outcome.
     pub applied_through: Option<LogIndex>,
     /// Idempotency keys that are known, expired ones among them.
@@ -234,7 +240,8 @@ impl Engine {
         node.set_requests(requests);
         let tasks = vec![
             node.runtime.spawn(proposing::run(node.clone(), receiver)),
-            node.runtime.spawn(keeper::run(node.clone(), cutting, config.report_interval)),
+            node.runtime.spawn(keeper::run(node.clone(), cutting.clone(), config.report_interval)),
+            node.runtime.spawn(reinstalling::run(node.clone(), cutting, config.report_interval)),
             node.runtime.spawn(drop_removed_domains(node.clone())),
             node.runtime.spawn(reports::run(node.clone(), config.peers.clone(), config.report_interval)),
         ];
@@ -352,6 +359,7 @@ impl Engine {
                 queued_for: backlog.waiting_since.map(|since| node.clock.monotonic().saturating_sub(since)),
                 detachments: backlog.detachments,
                 reopenings: slot.reopenings.load(Relaxed),
+                repairs: slot.repairs.load(Relaxed),
                 applied_through,
                 known_keys: slot.applied.borrow().known_keys,
             }

@@ -41,9 +41,11 @@ pub mod offsets;
 mod pipeline;
 pub mod projections;
 mod proposing;
+mod questions;
 mod ranges;
 mod reads;
 pub mod recall;
+mod reinstalling;
 mod removal;
 mod repair;
 mod reports;
@@ -77,10 +79,13 @@ pub use projections::{
     DomainReport, DomainState, Freshness, LeaseRequest, Leased, ProjectionError, ProjectionReport,
 };
 pub use reads::{Consistency, ReadOptions};
-pub use repair::{RepairError, RepairOptions, RepairReport, Repaired, repair_node};
+pub use repair::{
+    PartitionName, RepairError, RepairOptions, RepairReport, RepairSource, Repaired, repair_node,
+};
 pub use reports::{NoPeers, Peers, Report};
 pub use restore::{RestoreOptions, RestorePoint, RestoreProgress, RestoreReport, restore};
 pub use slot::{Applied, PartitionState, QueueLimits};
 pub use statistics::Statistics;
 pub use subscription::{Follow, Followed, Subscription};
+pub use workers::JobsTake;
 pub use write::{Acknowledgement, WriteOptions};

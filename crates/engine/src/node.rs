@@ -86,6 +86,8 @@ pub(crate) struct Node {
     pub(crate) catalog_turn: tokio::sync::Mutex<()>,
     /// Shared by snapshots that are being taken; a snapshot that is installed waits for them.
     pub(crate) taking: Arc<tokio::sync::RwLock<()>>,
+    /// Held by whoever repairs a partition: one at a time.
+    pub(crate) repairing: tokio::sync::Mutex<()>,
     /// Whether generations that a snapshot replaced may still be on disk.
     pub(crate) has_earlier: AtomicBool,
 }
@@ -233,6 +235,7 @@ impl Node {
             queue_limits: config.queue,
             catalog_turn: tokio::sync::Mutex::default(),
             taking: Arc::default(),
+            repairing: tokio::sync::Mutex::default(),
             // The process may have ended before all of them were removed.
             has_earlier: AtomicBool::new(generation > 0),
         })
@@ -301,6 +304,22 @@ impl Node {
     pub(crate) fn first_kept(&self) -> LogIndex {
         let kept = self.replicator.get().and_then(|replicator| replicator.progress().borrow().first_kept);
         kept.unwrap_or(LogIndex::FIRST)
+    }
+
+    /// Whether everything that the replicated log has was dispatched.
+    pub(crate) fn is_all_dispatched(&self) -> bool {
+        let dispatched = *self.dispatched.borrow();
+        self.replicator.get().is_some_and(|replicator| dispatched >= replicator.progress().borrow().appended)
+    }
+
+    /// The other members of the cluster, whoever leads first.
+    pub(crate) fn others(&self) -> Vec<NodeId> {
+        let Some(replicator) = self.replicator.get() else { return Vec::new() };
+        let leader = replicator.leadership().borrow().leader.as_ref().map(|leader| leader.node);
+        let mut others: Vec<NodeId> = replicator.members().addresses.into_keys().collect();
+        others.retain(|other| *other != self.id);
+        others.sort_by_key(|other| Some(*other) != leader);
+        others
     }
 
     /// Says that an entry is about to be dispatched, before anybody gets something of it.

@@ -31,6 +31,7 @@ mod ticking;
 mod working;
 
 pub(crate) use answers::Asked;
+pub(crate) use applying::event_of;
 pub(crate) use feed::Feed;
 pub(crate) use registry::{
     Projections, close_domains, domain_dir, drop_removed, feed_entry, reconcile, reset_domains, start_domains,

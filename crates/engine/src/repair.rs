@@ -4,25 +4,28 @@
 //! ```text
 //!  verify ──▶ catalog: folded from the replicated log, or from a backup and the log behind it
 //!        ├──▶ store, index, footer: discarded or scanned; the next opening folds the log
-//!        ├──▶ partition log: own outcomes that are whole + those of the backup ──▶ a new log beside it ──▶ swapped
+//!        ├──▶ partition log: own outcomes that are whole + those of the backup, or of another node ──▶ a new log beside it ──▶ swapped
 //!        │                   what is behind them comes again from the replicated log, if that has it
 //!        └──▶ domain: the image of the backup, and the entries behind it
 //! ```
 //!
 //! Invariants
 //! - LOG-1: no outcome is made up; each is one that was read with its checksums, or will be applied again from its entry.
-//! - The old log stays beside the new one until somebody removes it. A swap that was interrupted is found, and finished by the next repair.
+//! - The old log stays beside the new one until somebody removes it. A swap that was interrupted is found, and finished by the next
+//!   repair or opening.
 //!
 //! Must not know: terminals.
 
 mod catalog;
 mod log;
+mod naming;
+mod peer;
 mod running;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gapless_consensus::{Inspected, inspect_directory};
+use gapless_consensus::{ClusterId, Inspected, NodeId, inspect_directory};
 use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
 use gapless_log::{Log, Options as LogOptions};
@@ -37,15 +40,21 @@ use crate::node::partition_name;
 use crate::projections::domain_dir;
 use crate::removal;
 use crate::retention::Domain;
-use crate::verify::{Depth, Remedy, VerifyNodeError, hold, verify_node};
+use crate::verify::{Depth, OnStep, Remedy, Step, VerifyNodeError, hold, verify_node};
 use crate::worker::with_causes;
-pub(crate) use log::{is_swapping, rebuild_log};
+pub use naming::PartitionName;
+
+pub(crate) use log::{finish_swap, is_swapping, rebuild_log};
+pub(crate) use running::repair_partition;
+
+/// It is told how far the state of a projection is when so many more bytes of it are written.
+const TOLD_BYTES: u64 = 1 << 20;
 
 /// How to repair.
 #[derive(Clone, Debug)]
 pub struct RepairOptions {
     /// This partition alone; everything that needs it if not given.
-    pub partition: Option<PartitionId>,
+    pub partition: Option<PartitionName>,
     /// A directory of backups of the same cluster.
     pub from: Option<PathBuf>,
     /// Where what is computed lies; in memory if not given.
@@ -58,6 +67,20 @@ impl Default for RepairOptions {
     fn default() -> Self {
         Self { partition: None, from: None, scratch: None, partitions: gapless_partition::Options::new() }
     }
+}
+
+/// What a partition is made anew from while the node serves, beside its own log and the replicated one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RepairSource {
+    /// Nothing else.
+    #[default]
+    OwnLog,
+    /// A directory of backups on this machine.
+    Backup(PathBuf),
+    /// Another member of the cluster. Whoever names it says that it is right: where its outcomes are others, they count.
+    Node(NodeId),
+    /// The other member that has most. If its outcomes are others, nothing is repaired.
+    AnyNode,
 }
 
 /// Something that was repaired.
@@ -88,9 +111,46 @@ pub enum RepairError {
     /// The backup is of another cluster, or there is none.
     #[error("{0} holds no backup of this cluster")]
     NoBackup(PathBuf),
+    /// The newest backup was made without the partition.
+    #[error("the newest backup in {dir} does not have partition {partition}")]
+    NotInBackup {
+        /// Which one.
+        partition: PartitionId,
+        /// Where the backup is.
+        dir: PathBuf,
+    },
     /// There is no such partition on this node.
     #[error("there is no partition {0}")]
     NoPartition(PartitionId),
+    /// The node has no such partition, or its catalog does not know the namespace.
+    #[error("there is no partition {0}")]
+    UnknownPartition(PartitionName),
+    /// No other node can give the partition.
+    #[error("no other node can give partition {partition}{}{reasons}", if reasons.is_empty() { "" } else { ": " })]
+    NoPeer {
+        /// Which one.
+        partition: PartitionId,
+        /// What each of them said.
+        reasons: String,
+    },
+    /// Another node broke off, or does not have enough.
+    #[error("node {node}: {reason}")]
+    Peer {
+        /// Which one.
+        node: NodeId,
+        /// What happened.
+        reason: String,
+    },
+    /// Another node has something else: one of the two is wrong, and nobody here knows which.
+    #[error(
+        "node {node} has another outcome {offset} than this one; whoever names the node says that it is right"
+    )]
+    Differs {
+        /// Which one.
+        node: NodeId,
+        /// The first outcome that is another one.
+        offset: u64,
+    },
     /// Something is lost that nothing here can bring back.
     #[error("{path}: {lost}")]
     Lost {
@@ -134,6 +194,23 @@ impl Source {
         let manifest = manifest.ok_or_else(|| RepairError::NoBackup(dir.to_path_buf()))?;
         Ok(Self { directory, manifest })
     }
+
+    /// The newest backup of a directory, if it is of this cluster and has this partition.
+    pub(crate) fn of_partition(
+        io: &Arc<dyn Io>,
+        dir: &Path,
+        cluster: ClusterId,
+        partition: PartitionId,
+    ) -> Result<Self, RepairError> {
+        let source = Self::open(io, dir)?;
+        if source.manifest.cluster != cluster {
+            return Err(RepairError::NoBackup(dir.to_path_buf()));
+        }
+        match source.manifest.partitions.iter().any(|(known, _)| *known == partition) {
+            true => Ok(source),
+            false => Err(RepairError::NotInBackup { partition, dir: dir.to_path_buf() }),
+        }
+    }
 }
 
 /// Repairs the directory of a node that nobody has open.
@@ -144,10 +221,11 @@ pub fn repair_node(
     io: &Arc<dyn Io>,
     dir: &Path,
     options: &RepairOptions,
+    step: OnStep<'_>,
 ) -> Result<RepairReport, RepairError> {
     let memory = || Scratch { io: Arc::new(MemoryIo::new()), dir: PathBuf::from("scratch") };
     let scratch = options.scratch.clone().unwrap_or_else(memory);
-    let found = verify_node(io, dir, &scratch, Depth::Full, &mut |_| {})?;
+    let found = verify_node(io, dir, &scratch, Depth::Full, step)?;
     let held = hold(io, &dir.join("consensus").join("log"))?;
     let consensus = inspect_directory(io, &dir.join("consensus"), &mut |_| None);
     let source = options.from.as_deref().map(|from| Source::open(io, from)).transpose()?;
@@ -164,9 +242,9 @@ pub fn repair_node(
         repairing.repair_catalog()?;
     }
     let stored = repairing.stored()?;
+    let only = options.partition.as_ref().map(|name| name.find(&stored.catalog)).transpose()?;
     let partitions = CatalogFile::new(io.clone(), dir).partitions_dir(stored.generation);
-    for partition in stored.catalog.partitions().filter(|id| options.partition.is_none_or(|only| only == *id))
-    {
+    for partition in stored.catalog.partitions().filter(|id| only.is_none_or(|only| only == *id)) {
         let dir = partitions.join(partition_name(partition));
         let of_it: Vec<_> = found
             .findings
@@ -181,7 +259,7 @@ pub fn repair_node(
         let in_store = of_it.iter().any(|finding| finding.path.starts_with(dir.join("store")));
         let heals = of_it.iter().any(|finding| finding.remedy == Remedy::NextOpening);
         if in_log {
-            repairing.rebuild_partition(partition, &dir)?;
+            repairing.rebuild_partition(partition, &dir, step)?;
         } else if in_store {
             Partition::rebuild(io, &dir).map_err(|error| RepairError::failed(&dir, &with_causes(&error)))?;
             repairing.did(
@@ -195,7 +273,7 @@ pub fn repair_node(
         for domain in stored.catalog.domains().filter(|domain| domain.partition == partition) {
             let domain_dir = domain_dir(&dir, &domain);
             if of_it.iter().any(|finding| finding.path.starts_with(&domain_dir)) {
-                repairing.repair_domain(&domain, &domain_dir)?;
+                repairing.repair_domain(&domain, &domain_dir, step)?;
             }
         }
     }
@@ -251,9 +329,14 @@ impl Repairing<'_> {
         Ok(())
     }
 
-    fn rebuild_partition(&mut self, partition: PartitionId, dir: &Path) -> Result<(), RepairError> {
+    fn rebuild_partition(
+        &mut self,
+        partition: PartitionId,
+        dir: &Path,
+        step: OnStep<'_>,
+    ) -> Result<(), RepairError> {
         let options = &self.options.partitions;
-        let rebuilt = rebuild_log(self.io, dir, partition, self.source.as_ref(), options)?;
+        let rebuilt = rebuild_log(self.io, dir, partition, self.source.as_ref(), options, step)?;
         if let Some(lost) = &rebuilt.lost {
             // Outcomes of entries that the log still has are made again from them.
             let from = rebuilt.last.and_then(LogIndex::next).unwrap_or(LogIndex::FIRST);
@@ -291,7 +374,7 @@ impl Repairing<'_> {
     }
 
     /// The state of a domain as the backup has it; what is behind it comes again from the replicated log.
-    fn repair_domain(&mut self, domain: &Domain, dir: &Path) -> Result<(), RepairError> {
+    fn repair_domain(&mut self, domain: &Domain, dir: &Path, step: OnStep<'_>) -> Result<(), RepairError> {
         let Some(Source { directory, manifest }) = &self.source else {
             let lost = format!("the state of {domain} cannot be read; give a backup: --from BACKUP");
             return Err(RepairError::lost(dir, lost));
@@ -312,13 +395,20 @@ impl Repairing<'_> {
         let options = &self.options.partitions;
         let begun = Installing::begin(self.io.clone(), dir, options.store, &options.budget);
         let mut installing = begun.map_err(|error| failed(&error))?;
+        let of = files.iter().map(|file| file.length).sum();
+        let (mut done, mut told) = (0, 0);
         for file in files {
             let mut reader = PieceReader::open(&*directory.io, &directory.root, file)?;
             while let Some(item) = reader.next()? {
                 let (key, value) =
                     row_of(&item).ok_or_else(|| reader.damaged(reader.position(), "a row is none"))?;
                 installing.put(&key, &value).map_err(|error| failed(&error))?;
+                if done + reader.position() >= told + TOLD_BYTES || told == 0 {
+                    told = done + reader.position();
+                    step(&Step { what: format!("writing {domain}"), done: told, of });
+                }
             }
+            done += file.length;
         }
         installing.finish().map_err(|error| failed(&error))?;
         // What the catalog says that it does not need, it would never ask for.

@@ -28,7 +28,7 @@ use sha2::{Digest, Sha256};
 use crate::backup::{BackupError, Directory, RestoreError};
 use crate::removal;
 pub(crate) use checking::check_file;
-pub(crate) use writing::Appending;
+pub(crate) use writing::{Appending, Reason};
 
 /// Says that a directory is not finished.
 const MARK: &str = "RESTORING";

@@ -99,8 +99,12 @@ pub(crate) struct Slot {
     begun: AtomicBool,
     /// The last outcome that it had on stable storage in earlier lives of the node; 0 for none.
     required: AtomicU64,
+    /// Whether it lacks outcomes that the replicated log of this node does not have any more.
+    lacking: AtomicBool,
     /// Times that it was opened again after a failure.
     pub(crate) reopenings: AtomicU64,
+    /// Times that it was made anew.
+    pub(crate) repairs: AtomicU64,
     /// One reader at a time waits for the partition on a thread: more would use up the threads of all others (ISO-1).
     readers: Arc<Semaphore>,
 }
@@ -123,7 +127,9 @@ impl Slot {
             closing: watch::Sender::new(false),
             begun: AtomicBool::new(false),
             required: AtomicU64::new(0),
+            lacking: AtomicBool::new(false),
             reopenings: AtomicU64::new(0),
+            repairs: AtomicU64::new(0),
             readers: Arc::new(Semaphore::new(1)),
         }
     }
@@ -135,6 +141,15 @@ impl Slot {
 
     pub(crate) fn is_begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed)
+    }
+
+    /// It lacks outcomes that nothing on this node can bring back.
+    pub(crate) fn set_lacking(&self) {
+        self.lacking.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_lacking(&self) -> bool {
+        self.lacking.load(Ordering::Relaxed)
     }
 
     /// It had this outcome on stable storage in an earlier life of the node.
@@ -226,8 +241,33 @@ impl Slot {
 
     /// Asks for the state behind an entry, which was dispatched, while the next one was not.
     pub(crate) fn mark(&self, mark: Mark) {
-        self.queue().marks.push_back(mark);
-        self.wake.notify_one();
+        let mut queue = self.queue();
+        // Whoever asks may have found this place a moment before another one took over.
+        match queue.successor.clone() {
+            Some(successor) => {
+                drop(queue);
+                successor.mark(mark);
+            }
+            None => {
+                queue.marks.push_back(mark);
+                self.wake.notify_one();
+            }
+        }
+    }
+
+    /// It is closed to be opened again in another place: marks wait for that. A snapshot whose mark is lost would end the node.
+    pub(crate) fn keep_marks(&self) {
+        self.queue().keeps_marks = true;
+    }
+
+    /// Marks that wait, and those that still come, go to another place.
+    pub(crate) fn hand_over(&self, to: &Arc<Self>) {
+        let marks = {
+            let mut queue = self.queue();
+            queue.successor = Some(to.clone());
+            std::mem::take(&mut queue.marks)
+        };
+        marks.into_iter().for_each(|mark| to.mark(mark));
     }
 
     pub(crate) fn request_checkpoint(&self) {
@@ -252,7 +292,16 @@ impl Slot {
 
     /// Nobody will serve marks any more; whoever asked is told.
     pub(crate) fn drop_marks(&self) {
-        self.queue().marks.clear();
+        let mut queue = self.queue();
+        if !queue.keeps_marks {
+            queue.marks.clear();
+        }
+    }
+
+    /// There will be no other place.
+    pub(crate) fn give_marks_up(&self) {
+        self.queue().keeps_marks = false;
+        self.drop_marks();
     }
 
     /// A mark that could not be served now comes first again.

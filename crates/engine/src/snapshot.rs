@@ -60,6 +60,8 @@ struct Held {
 enum HeldView {
     Coming(PartitionId, oneshot::Receiver<Marked>),
     There(View),
+    /// It never will: the partition was closed.
+    Gone(PartitionId),
 }
 
 impl Held {
@@ -67,15 +69,16 @@ impl Held {
     async fn view(&self, place: usize) -> Result<Option<View>, MachineFault> {
         let mut views = self.views.lock().await;
         let Some(held) = views.get_mut(place) else { return Ok(None) };
-        let view = match held {
-            HeldView::There(view) => view.clone(),
-            HeldView::Coming(partition, marked) => match marked.await {
-                Ok(marked) => marked.view,
-                Err(_) => return Err(MachineFault::new(format!("partition {partition} was closed"))),
-            },
-        };
-        *held = HeldView::There(view.clone());
-        Ok(Some(view))
+        if let HeldView::Coming(partition, marked) = held {
+            let partition = *partition;
+            *held = marked.await.map_or(HeldView::Gone(partition), |marked| HeldView::There(marked.view));
+        }
+        match held {
+            HeldView::There(view) => Ok(Some(view.clone())),
+            HeldView::Gone(partition) | HeldView::Coming(partition, _) => {
+                Err(MachineFault::new(format!("partition {partition} was closed")))
+            }
+        }
     }
 }
 

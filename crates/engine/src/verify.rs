@@ -4,7 +4,7 @@
 //! ```text
 //!  catalog ─┐
 //!  control ─┼─▶ findings ◀── partition: frames of the log ──▶ outcomes, numbers, hashes computed anew ──▶ rows of the store
-//!  entries ─┘                └── domains: every row read
+//!  entries ─┘                └── domains: every row against its effects, every effect of a rule against its event
 //! ```
 //!
 //! Invariants
@@ -15,6 +15,7 @@
 //! Must not know: terminals; how a remedy is written as a command.
 
 mod backups;
+mod domains;
 mod partitions;
 
 use std::collections::BTreeSet;
@@ -113,6 +114,8 @@ pub struct Verified {
     pub rows: u64,
     /// Domains of projections.
     pub domains: usize,
+    /// Those of them of which everything was computed anew.
+    pub computed_domains: usize,
 }
 
 impl Verified {

@@ -50,6 +50,8 @@ pub(crate) enum End {
     Closing,
     Failed(String),
     Quarantined(String),
+    /// It has less than it had, and nothing here can bring it back: quarantined, until it is installed from another node or a backup.
+    Lacking(String),
 }
 
 /// Says that a partition is closed when its task ends, also if it panicked: nobody waits for it for ever.
@@ -83,9 +85,12 @@ async fn drive(node: &Arc<Node>, slot: &Arc<Slot>) {
             Err(end) => end,
         };
         first = false;
+        if matches!(end, End::Lacking(_)) {
+            slot.set_lacking();
+        }
         match end {
             End::Closing => break,
-            End::Quarantined(reason) => {
+            End::Quarantined(reason) | End::Lacking(reason) => {
                 node.alarm(format!("partition {} is quarantined: {reason}", slot.id));
                 slot.state.send_replace(PartitionState::Quarantined(reason.into()));
                 give_up(node, slot).await;

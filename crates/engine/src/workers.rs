@@ -5,11 +5,13 @@
 
 mod pool;
 
+use std::fmt;
 use std::future;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -17,12 +19,21 @@ use tokio::sync::oneshot;
 use self::pool::Pool;
 
 /// Runs what may wait for a disk.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) enum Workers {
     /// On threads of their own.
     Threads(Arc<Pool>),
-    /// In the task that asks for it.
-    InPlace,
+    /// In the task that asks for it, after a while that a simulation decides.
+    InPlace(Option<JobsTake>),
+}
+
+/// How long a job takes that is done in place.
+pub type JobsTake = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(if self.are_threads() { "Threads" } else { "InPlace" })
+    }
 }
 
 impl Workers {
@@ -52,7 +63,13 @@ impl Workers {
     /// Runs a job to its end. One that panics does so here.
     pub(crate) async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let threads = match self {
-            Workers::InPlace => return job(),
+            Workers::InPlace(takes) => {
+                let takes = takes.as_ref().map_or(Duration::ZERO, |takes| takes());
+                if !takes.is_zero() {
+                    tokio::time::sleep(takes).await;
+                }
+                return job();
+            }
             Workers::Threads(threads) => threads,
         };
         let (reply, result) = oneshot::channel();

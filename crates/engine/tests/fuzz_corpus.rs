@@ -25,6 +25,38 @@ fn catalogs() {
 }
 
 #[test]
+fn manifests() {
+    exercise("manifest", engine::manifest, 20_000);
+}
+
+#[test]
+fn pieces() {
+    exercise("piece", engine::piece, 2_000);
+}
+
+#[test]
+fn questions() {
+    exercise("question", engine::question, 20_000);
+}
+
+#[test]
+fn the_seeds_of_backups_and_questions_are_read() {
+    let seed = |name: &str| {
+        std::fs::read(format!("{}/../../fuzz/corpus/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    };
+    use gapless_engine::fuzzing::{manifest_again, piece_items, question_again};
+    let manifest = seed("manifest/seed-two-backups");
+    assert_eq!(manifest_again(&manifest), Some(manifest));
+    for (kind, name) in [(0, "outcomes"), (1, "entries"), (2, "rows")] {
+        assert!(piece_items(&seed(&format!("piece/seed-{name}")), kind).is_some(), "{name}");
+    }
+    assert!(question_again(&seed("question/seed-question")).0.is_some());
+    for name in ["same", "outcomes"] {
+        assert!(question_again(&seed(&format!("question/seed-{name}"))).1.is_some(), "{name}");
+    }
+}
+
+#[test]
 fn the_seeds_of_catalogs_are_catalogs() {
     for name in ["nothing", "garbage", "namespaces"] {
         let path = format!("{}/../../fuzz/corpus/catalog/seed-{name}", env!("CARGO_MANIFEST_DIR"));

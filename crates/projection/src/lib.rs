@@ -54,7 +54,7 @@ pub use mistakes::Mistake;
 pub use payload::{Exploded, Payload, RowRead, RowWrite, RuleKind};
 pub use plan::{Plan, PlanError, Routing, Scope};
 pub use refusal::Refusal;
-pub use replay::{Audit, Rebuilt, ReplayError};
+pub use replay::{Audit, HasEvent, Rebuilt, ReplayError};
 pub use rule::{
     Action, Assignments, Comparison, EvaluationError, Expression, Operator, Predicate, Rule, RuleError, Rules,
 };

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use gapless_log::io::memory::MemoryIo;
-use gapless_store::{Budget, Options, Store};
+use gapless_store::{Budget, Direction, Options, Store};
 use gapless_types::{PartitionOffset, WorkspaceId};
 use thiserror::Error;
 
@@ -19,10 +19,10 @@ use crate::effect::{Change, Effect};
 use crate::error::Fault;
 use crate::evaluation::{Evaluation, Failure};
 use crate::event::Event;
-use crate::rows::{Rows, encode_stored_row, row_key};
+use crate::rows::{ROWS, Rows, encode_stored_row, parts_of_row_key, row_key};
 use crate::rule::{EvaluationError, Rules};
 use crate::value::hash_of;
-use crate::view::{View, state_json};
+use crate::view::{OpenEvent, View, state_json};
 
 /// Memory for a read model that is made again beside the one that serves.
 const BUDGET_BYTES: u64 = 1 << 30;
@@ -74,6 +74,24 @@ pub enum Audit {
     },
 }
 
+/// Something that has an event: the event itself, or bytes of its own.
+pub trait HasEvent {
+    /// The event.
+    fn event(&self) -> Event<'_>;
+}
+
+impl HasEvent for Event<'_> {
+    fn event(&self) -> Event<'_> {
+        *self
+    }
+}
+
+impl HasEvent for OpenEvent {
+    fn event(&self) -> Event<'_> {
+        Self::event(self)
+    }
+}
+
 impl Rebuilt {
     fn new() -> Result<Self, Fault> {
         let budget = Budget::new(BUDGET_BYTES, 1 << 20);
@@ -120,14 +138,36 @@ impl View {
         Ok(rebuilt)
     }
 
+    /// Holds every row against the effects, which say what it has to be: the first that is another one.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn first_wrong_row(&self) -> Result<Option<String>, ReplayError> {
+        let rebuilt = self.physical_replay()?;
+        let computed = rebuilt.rows.store.snapshot();
+        let (mut stored, mut computed) = (self.stored_rows(), computed.prefix(ROWS, Direction::Forward));
+        loop {
+            let pair = (stored.next().transpose(), computed.next().transpose());
+            let (stored, computed) = (pair.0.map_err(Fault::from)?, pair.1.map_err(Fault::from)?);
+            let key = match (&stored, &computed) {
+                (None, None) => return Ok(None),
+                (Some(stored), Some(computed)) if stored == computed => continue,
+                (Some((stored, _)), Some((computed, _))) => stored.min(computed).clone(),
+                (Some((key, _)), None) | (None, Some((key, _))) => key.clone(),
+            };
+            let (table, workspace, id) = parts_of_row_key(&key)?;
+            return Ok(Some(format!("row {id} of table {table} in workspace {workspace}")));
+        }
+    }
+
     /// The read model made again from events, which `event` reads by their place, through these rules.
     ///
     /// # Errors
     /// If an event is missing, a rule has no answer, or the store cannot be read.
-    pub fn serial_rebuild<'e>(
+    pub fn serial_rebuild<E: HasEvent>(
         &self,
         rules: &Rules,
-        event: impl FnMut(PartitionOffset) -> Option<Event<'e>>,
+        event: impl FnMut(PartitionOffset) -> Option<E>,
     ) -> Result<Rebuilt, ReplayError> {
         let mut rebuilt = Rebuilt::new()?;
         self.each_serially(rules, event, &mut rebuilt, |_, _| true)?;
@@ -138,9 +178,9 @@ impl View {
     ///
     /// # Errors
     /// If an event is missing, a rule has no answer, or the store cannot be read.
-    pub fn audit<'e>(
+    pub fn audit<E: HasEvent>(
         &self,
-        event: impl FnMut(PartitionOffset) -> Option<Event<'e>>,
+        event: impl FnMut(PartitionOffset) -> Option<E>,
     ) -> Result<Audit, ReplayError> {
         let mut audit = Audit::Same;
         self.each_serially(self.rules(), event, &mut Rebuilt::new()?, |stored, computed| {
@@ -154,10 +194,10 @@ impl View {
     }
 
     /// Folds slots in order; `each` sees every rule slot as stored and as computed, and says whether to go on.
-    fn each_serially<'e>(
+    fn each_serially<E: HasEvent>(
         &self,
         rules: &Rules,
-        mut event: impl FnMut(PartitionOffset) -> Option<Event<'e>>,
+        mut event: impl FnMut(PartitionOffset) -> Option<E>,
         rebuilt: &mut Rebuilt,
         mut each: impl FnMut(&Effect, &Effect) -> bool,
     ) -> Result<(), ReplayError> {
@@ -166,7 +206,8 @@ impl View {
             let computed = match (&stored.change, stored.source) {
                 (Change::Rule { .. }, Some(source)) => {
                     let missing = ReplayError::EventMissing { slot: stored.slot, offset: source };
-                    let change = change_of(rules, &event(source).ok_or(missing)?, rebuilt, stored.slot)?;
+                    let event = event(source).ok_or(missing)?;
+                    let change = change_of(rules, &event.event(), rebuilt, stored.slot)?;
                     Effect { change, ..stored.clone() }
                 }
                 _ => stored.clone(),

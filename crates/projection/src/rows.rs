@@ -31,6 +31,8 @@ use crate::value::{Row, put_row, take_row};
 pub(crate) const HEADER: &[u8] = b"h";
 pub(crate) const EFFECTS: u8 = b'e';
 pub(crate) const FILLS: u8 = b'f';
+/// What keys of rows begin with.
+pub(crate) const ROWS: &[u8] = b"r";
 
 /// A key of a slot in the family of this letter.
 pub(crate) fn slot_key(family: u8, slot: u64) -> [u8; 9] {
@@ -68,7 +70,7 @@ pub(crate) fn table_prefix(family: u8, table: &str, workspace: WorkspaceId) -> V
 }
 
 pub(crate) fn row_key(table: &str, workspace: WorkspaceId, id: &str) -> Vec<u8> {
-    let mut key = table_prefix(b'r', table, workspace);
+    let mut key = table_prefix(ROWS[0], table, workspace);
     key.extend_from_slice(id.as_bytes());
     key
 }

@@ -21,8 +21,8 @@ use crate::event::Event;
 use crate::payload::Exploded;
 use crate::refusal::Refusal;
 use crate::rows::{
-    EFFECTS, FILLS, decode_stored_row, parts_of_row_key, piece_key, read_effect, read_row, row_key, slot_key,
-    slot_of_key, table_prefix,
+    EFFECTS, FILLS, ROWS, decode_stored_row, parts_of_row_key, piece_key, read_effect, read_row, row_key,
+    slot_key, slot_of_key, table_prefix,
 };
 use crate::rule::{EvaluationError, Rules};
 use crate::value::{Row, hash_of, write_json_row, write_json_text};
@@ -55,6 +55,13 @@ pub struct Fill {
 pub struct OpenEvent(Bytes);
 
 impl OpenEvent {
+    /// An event with bytes of its own.
+    pub fn of(event: &Event<'_>) -> Self {
+        let mut bytes = Vec::new();
+        event.encode(0, &mut bytes);
+        Self(bytes.into())
+    }
+
     /// The event.
     pub fn event(&self) -> Event<'_> {
         Event::decode(&self.0).expect("it was decoded when it was read").0
@@ -78,6 +85,11 @@ pub enum ExplodeError {
 impl View {
     pub(crate) fn new(rows: Snapshot, watermark: u64, rules: Rules, chunk: usize) -> Self {
         Self { rows, watermark, rules, chunk }
+    }
+
+    /// All rows of all tables, as they are stored.
+    pub(crate) fn stored_rows(&self) -> impl Iterator<Item = Result<(Bytes, Bytes), ReadError>> + '_ {
+        self.rows.prefix(ROWS, Direction::Forward)
     }
 
     /// The slot up to which everything is seen.

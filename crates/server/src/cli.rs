@@ -17,9 +17,9 @@ pub(crate) use self::access::{IssueArguments, TlsCommand, TokenCommand};
 pub(crate) use self::backup::{BackupArguments, RepairArguments, RestoreArguments};
 pub(crate) use self::bench::{BenchCommand, LoadArguments};
 pub(crate) use self::client::{
-    ClusterCommand, Connection, EntityCommand, NamespaceCommand, PartitionsArguments, PartitionsCommand,
-    ProofArguments, ReadArguments, RecordCommand, RepairPartitionArguments, SequencesArguments, TopArguments,
-    WriteArguments,
+    ClusterCommand, Connection, EntityCommand, FromNode, NamespaceCommand, PartitionsArguments,
+    PartitionsCommand, ProofArguments, ReadArguments, RecordCommand, RepairPartitionArguments,
+    SequencesArguments, TopArguments, WriteArguments,
 };
 pub(crate) use self::node::{DevArguments, LineArguments, ReferencePage, ServeArguments};
 pub(crate) use self::projection::{ProjectionCommand, ProjectionName};

@@ -41,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) insecure: bool,
     server: Limits,
     security: Security,
+    /// Directory that backups lie below; empty if nobody said one.
+    backup_root: PathBuf,
     memory: Memory,
     log: Logs,
     admission: AdmissionLimits,
@@ -90,6 +92,7 @@ impl Default for Settings {
             insecure: false,
             server: Limits::default(),
             security: Security::default(),
+            backup_root: PathBuf::new(),
             memory: Memory { memtables: 256 << 20, cache: 256 << 20, numbers: Params::CACHE_ENTRIES },
             log: Logs {
                 // A new log is filled with zeros before the node is ready: 64 MiB of them would be most of a start.
@@ -121,6 +124,9 @@ impl Settings {
     /// What contradicts itself: the setting, and why.
     fn contradictions(&self) -> Vec<(&'static str, String)> {
         let mut found = self.security.contradictions();
+        if !self.backup_root.as_os_str().is_empty() && !self.backup_root.is_absolute() {
+            found.push(("backup.root", "is not an absolute path".to_owned()));
+        }
         if let Err(error) = self.admission.check() {
             found.push(("admission", error.to_string()));
         }
@@ -201,6 +207,7 @@ impl Settings {
         ServerConfig {
             limits: self.server,
             security: self.security.clone(),
+            backup_root: Some(self.backup_root.clone()).filter(|root| !root.as_os_str().is_empty()),
             ..ServerConfig::new(self.listen)
         }
     }
@@ -282,11 +289,15 @@ mod tests {
     fn what_contradicts_itself_is_told() {
         let mut settings = Settings::default();
         assert_eq!(settings.contradictions(), []);
+        settings.backup_root = "backups".into();
         settings.admission.min_retry = Duration::from_secs(100);
         settings.consensus.heartbeat = Duration::from_secs(1);
         settings.housekeeping.max_retained_bytes = 1 << 20;
         let told: Vec<&str> = settings.contradictions().into_iter().map(|(name, _)| name).collect();
-        assert_eq!(told, ["admission", "consensus.election_timeout", "housekeeping.max_retained"]);
+        assert_eq!(
+            told,
+            ["backup.root", "admission", "consensus.election_timeout", "housekeeping.max_retained"]
+        );
     }
 
     #[test]

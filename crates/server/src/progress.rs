@@ -19,6 +19,8 @@ pub(crate) enum Unit {
     Bytes,
     /// Outcomes.
     Outcomes,
+    /// Whatever the step is about.
+    Items,
 }
 
 /// How far something is.
@@ -26,7 +28,7 @@ pub(crate) struct Progress {
     bar: ProgressBar,
     plain: bool,
     unit: Unit,
-    what: &'static str,
+    what: String,
     told: u64,
 }
 
@@ -35,18 +37,19 @@ impl Progress {
         let template = match unit {
             Unit::Bytes => "{msg:10} {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}",
             Unit::Outcomes => "{msg:10} {bar:40} {human_pos}/{human_len} outcomes {per_sec} {eta}",
+            Unit::Items => "{msg:24} {bar:40} {human_pos}/{human_len} {per_sec} {eta}",
         };
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         let plain = !std::io::stderr().is_terminal();
-        Self { bar: ProgressBar::new(0).with_style(style), plain, unit, what: "", told: 0 }
+        Self { bar: ProgressBar::new(0).with_style(style), plain, unit, what: String::new(), told: 0 }
     }
 
     /// So much of so much is done of this.
-    pub(crate) fn show(&mut self, what: &'static str, done: u64, of: u64) {
+    pub(crate) fn show(&mut self, what: &str, done: u64, of: u64) {
         if what != self.what {
-            (self.what, self.told) = (what, 0);
+            (self.what, self.told) = (what.to_owned(), 0);
             self.bar.reset();
-            self.bar.set_message(what);
+            self.bar.set_message(what.to_owned());
         }
         self.bar.set_length(of);
         self.bar.set_position(done.min(of));
@@ -56,6 +59,7 @@ impl Progress {
             match self.unit {
                 Unit::Bytes => note(format_args!("{what} {} % of {}", self.told, Bytes(of))),
                 Unit::Outcomes => note(format_args!("{what} {} % of {of} outcomes", self.told)),
+                Unit::Items => note(format_args!("{what} {} % of {of}", self.told)),
             }
         }
     }

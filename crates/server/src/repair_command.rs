@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use gapless_engine::verify::{Depth, VerifyNodeError, verify_node};
+use gapless_engine::verify::{Depth, Step, VerifyNodeError, verify_node};
 use gapless_engine::{RepairError, RepairOptions, RepairReport, repair_node};
 use gapless_log::io::Io;
 use gapless_log::io::real::RealIo;
@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::cli::{Form, RepairArguments};
 use crate::log_command::trouble::shell_word;
 use crate::output::write_json;
+use crate::progress::{Progress, Unit};
 use crate::refusal::Refusal;
 use crate::verify_command::scratch_dir;
 
@@ -26,15 +27,21 @@ pub(crate) fn run(arguments: &RepairArguments, out: &mut dyn Write) -> Result<()
     let scratch_dir = scratch_dir(arguments.scratch.as_deref())?;
     let scratch = Scratch { io: io.clone(), dir: scratch_dir.path().to_path_buf() };
     let options = RepairOptions {
-        partition: arguments.partition,
+        partition: arguments.partition.clone(),
         from: arguments.from.clone(),
         scratch: Some(scratch.clone()),
         ..RepairOptions::default()
     };
-    let report = repair_node(&io, &arguments.dir, &options).map_err(|error| refused(&error, arguments))?;
-    show(&report, arguments, out)?;
+    let mut progress = Progress::new(Unit::Items);
+    let mut tell = |step: &Step| progress.show(&step.what, step.done, step.of);
+    let report = repair_node(&io, &arguments.dir, &options, &mut tell);
+    progress.end();
+    show(&report.map_err(|error| refused(&error, arguments))?, arguments, out)?;
     // With one partition alone, others may be left.
-    let left = verify_node(&io, &arguments.dir, &scratch, Depth::Sample, &mut |_| {});
+    let mut progress = Progress::new(Unit::Items);
+    let mut tell = |step: &Step| progress.show(&format!("again: {}", step.what), step.done, step.of);
+    let left = verify_node(&io, &arguments.dir, &scratch, Depth::Sample, &mut tell);
+    progress.end();
     let left = left.map_err(|error| refused(&RepairError::Verify(error), arguments))?;
     match left.findings.iter().find(|finding| finding.is_damage) {
         None => Ok(()),
@@ -49,8 +56,12 @@ pub(crate) fn run(arguments: &RepairArguments, out: &mut dyn Write) -> Result<()
 fn refused(error: &RepairError, arguments: &RepairArguments) -> Refusal {
     let next = match error {
         RepairError::Verify(VerifyNodeError::InUse(_)) => "stop the process that serves it".to_owned(),
+        RepairError::UnknownPartition(_) => format!(
+            "name it as `gapless verify {}` does, by the name or the id of its namespace: shop/3",
+            shell_word(&arguments.dir)
+        ),
         RepairError::Verify(_) | RepairError::NoPartition(_) => "name the directory that `gapless serve --data` was given".to_owned(),
-        RepairError::Backup(_) | RepairError::NoBackup(_) => {
+        RepairError::Backup(_) | RepairError::NoBackup(_) | RepairError::NotInBackup { .. } => {
             "name another one: --from BACKUP; `gapless verify BACKUP` says whether it is whole".to_owned()
         }
         RepairError::Lost { .. } if arguments.from.is_none() => format!(
@@ -60,6 +71,10 @@ fn refused(error: &RepairError, arguments: &RepairArguments) -> Refusal {
         RepairError::Lost { .. } => {
             "in a cluster remove the node and let it join again with an empty directory; alone: gapless restore BACKUP --data OTHER"
                 .to_owned()
+        }
+        // Nodes are asked by those that serve.
+        RepairError::NoPeer { .. } | RepairError::Peer { .. } | RepairError::Differs { .. } => {
+            "see that the other nodes serve".to_owned()
         }
         RepairError::Failed { .. } => "see that the disk works and has room; then run it again".to_owned(),
     };

@@ -4,13 +4,16 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_api::v1::admin_server::AdminServer;
 use gapless_api::v1::ledger_server::LedgerServer;
 use gapless_api::v1::projections_server::ProjectionsServer;
-use gapless_api::{AdminCalls, FILE_DESCRIPTORS, InFlight, LedgerCalls, OtherNodes, ProjectionCalls};
+use gapless_api::{
+    AdminCalls, BackupPlaces, FILE_DESCRIPTORS, InFlight, LedgerCalls, OtherNodes, ProjectionCalls,
+};
 use gapless_engine::Engine;
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -55,6 +58,8 @@ pub struct Config {
     pub security: Security,
     /// What time it is when credentials are looked at.
     pub clock: Clock,
+    /// Directory that backups lie below. Without one they lie anywhere if nobody comes from another machine, and nowhere otherwise.
+    pub backup_root: Option<PathBuf>,
 }
 
 /// What a server bears. Beyond it, somebody is refused or waits; nothing grows.
@@ -109,6 +114,7 @@ impl Config {
             spans: Arc::default(),
             security: Security::default(),
             clock: Clock::default(),
+            backup_root: None,
         }
     }
 }
@@ -156,7 +162,13 @@ impl Server {
         health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         let (serving, served) = watch::channel(false);
         let ledger = LedgerCalls::new(engine.clone());
+        let places = match &config.backup_root {
+            Some(root) => BackupPlaces::Below(root.clone()),
+            None if address.ip().is_loopback() => BackupPlaces::Anywhere,
+            None => BackupPlaces::Nowhere,
+        };
         let admin = AdminCalls::new(engine.clone(), env!("CARGO_PKG_VERSION"), config.other_nodes);
+        let admin = admin.with_backups(places);
         let projections = ProjectionCalls::new(engine.clone());
         let barriers = Arc::new(Rates::default());
         let audit = match security.authentication.is_on() {

@@ -16,8 +16,17 @@ pub(crate) struct Moment {
     pub(crate) life: u64,
     /// Snapshots that it has installed.
     pub(crate) installed: u64,
+    /// Times that the partition was made anew.
+    pub(crate) repairs: u64,
     /// Milliseconds.
     pub(crate) now: u64,
+}
+
+impl Moment {
+    /// Whether marks may not fall in between.
+    fn is_same_as(&self, other: &Self) -> bool {
+        (self.life, self.installed, self.repairs) == (other.life, other.installed, other.repairs)
+    }
 }
 
 /// A snapshot brings other files, and what the node had is what they have: marks fall then. So long it may take until the node says
@@ -49,10 +58,10 @@ impl Wm1 {
             return Err(format!("node {node}, partition {partition}: {now:?}"));
         }
         let place = (node, partition);
+        // A partition that is made anew begins anew: its store is thrown away.
+        let moment = Moment { repairs: report.repairs, ..moment };
         let before = self.marks.insert(place, (moment, now));
-        let same = |(before, _): &(Moment, Marks)| {
-            (before.life, before.installed) == (moment.life, moment.installed)
-        };
+        let same = |(before, _): &(Moment, Marks)| before.is_same_as(&moment);
         if let Some((_, before)) = before.filter(same)
             && falls(&before, &now)
         {
@@ -60,7 +69,7 @@ impl Wm1 {
             self.fallen.entry(place).or_insert((moment, what));
         }
         match self.fallen.get(&place) {
-            Some((fell, _)) if fell.life != moment.life || fell.installed != moment.installed => {
+            Some((fell, _)) if !fell.is_same_as(&moment) => {
                 self.fallen.remove(&place);
                 Ok(())
             }

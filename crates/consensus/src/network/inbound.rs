@@ -12,6 +12,7 @@ use std::future::ready;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, StreamExt};
 use gapless_log::io::Io;
@@ -21,7 +22,8 @@ use openraft::raft::TransferLeaderRequest;
 use super::{Answers, Inbound, LinkError, Route, SnapshotStream};
 use crate::error::InstallError;
 use crate::identity::{Identity, NodeId, Term};
-use crate::machine::CommittedBody;
+use crate::limits::{MAX_ANSWER_BYTES, MAX_QUESTION_BYTES};
+use crate::machine::{CommittedBody, Machine};
 use crate::message::{AppendRequest, EntryId, Received, Request, Response, Vote};
 use crate::probation::Probation;
 use crate::raft::{self, Group};
@@ -38,6 +40,7 @@ pub(crate) struct Reception {
     pub(crate) dir: PathBuf,
     pub(crate) store: LogStore,
     pub(crate) probation: Probation,
+    pub(crate) machine: Arc<dyn Machine>,
     /// Where the chance of what is spawned for a peer comes from.
     pub(crate) seed: u64,
     /// One snapshot at a time: there is one file for it.
@@ -89,10 +92,22 @@ impl Reception {
                 let received = self.store.read(move |_| Spool::received(&*io, &dir, snapshot)).await;
                 Ok(Response::SnapshotReceived(received))
             }
+            Request::Ask(question) => self.answer_machine(question).await,
             Request::Condition => Ok(Response::Condition {
                 suspect: self.probation.suspect().is_some(),
                 last: self.last().await?,
             }),
+        }
+    }
+
+    async fn answer_machine(&self, question: Bytes) -> Result<Response, LinkError> {
+        if question.len() > MAX_QUESTION_BYTES {
+            return Err(self.refused(&format!("a question of {} bytes", question.len())));
+        }
+        let answer = self.machine.answer(question).await.map_err(|fault| self.refused(&fault))?;
+        match answer.len() <= MAX_ANSWER_BYTES {
+            true => Ok(Response::Answer(answer)),
+            false => Err(self.refused(&format!("an answer of {} bytes", answer.len()))),
         }
     }
 

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -18,7 +19,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::coop;
 
 use super::{Node, closed};
-use crate::error::{ChangeError, EntriesError, ReadPointError, SnapshotError, Stopped, TransferError};
+use crate::error::{
+    AskError, ChangeError, EntriesError, ReadPointError, SnapshotError, Stopped, TransferError,
+};
 use crate::format::entry;
 use crate::identity::NodeId;
 use crate::limits::{MAX_ADDRESS_BYTES, MAX_CHANGES_BETWEEN_SNAPSHOTS, MAX_ENTRY_BYTES, MAX_MEMBERS};
@@ -184,6 +187,15 @@ impl Replicator for Node {
         Box::pin(self.read_entries(from, end, max_bytes))
     }
 
+    fn ask(
+        &self,
+        node: NodeId,
+        question: Bytes,
+        patience: Duration,
+    ) -> BoxFuture<'_, Result<Bytes, AskError>> {
+        Box::pin(self.ask_machine(node, question, patience))
+    }
+
     fn progress(&self) -> watch::Receiver<Progress> {
         self.0.watermarks.progress.subscribe()
     }
@@ -225,7 +237,7 @@ impl Node {
         others.map(|(node, has)| (*node, has.as_ref().map(|id| LogIndex::new(id.index)))).collect()
     }
 
-    fn stopped(&self) -> Option<Stopped> {
+    pub(super) fn stopped(&self) -> Option<Stopped> {
         self.0.leadership.borrow().stopped.clone()
     }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gapless_consensus::{ReadPointError, Refusal, Replicator, TransferError};
+use gapless_consensus::limits::MAX_QUESTION_BYTES;
+use gapless_consensus::network::LinkError;
+use gapless_consensus::{AskError, ReadPointError, Refusal, Replicator, TransferError};
 
 use crate::harness::{Cluster, entry, eventually, id};
 
@@ -203,4 +205,37 @@ async fn leadership_is_handed_over_on_request() {
     cluster.node(follower).propose(entry(1)).await.unwrap();
     cluster.agree().await;
     assert_eq!(cluster.ledger(leader).proposals(), [entry(0), entry(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_ask_each_other_and_nobody_in_between_knows_what() {
+    let mut cluster = Cluster::found(3, 8).await;
+    for number in 0..5 {
+        cluster.write(entry(number)).await;
+    }
+    cluster.agree().await;
+    let leader = cluster.leader().await;
+    let asked = cluster.running().find(|&node| node != leader).unwrap();
+    let node = cluster.node(leader);
+    let ask = |to, question: &'static [u8]| node.ask(to, Bytes::from(question), Duration::from_secs(1));
+    let count = cluster.ledger(asked).entries().len().to_string();
+    assert_eq!(ask(asked, b"how many").await, Ok(Bytes::from(count)));
+    let refused = |answer| match answer {
+        Err(AskError::Link(LinkError::Refused { reason, .. })) => reason.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(ask(asked, b"what is the weather").await), "nobody knows");
+    assert!(refused(ask(asked, b"everything").await).contains("an answer of"), "answers have a limit");
+    let long = vec![0; MAX_QUESTION_BYTES + 1].into();
+    let refused = node.ask(asked, long, Duration::from_secs(1)).await;
+    assert!(matches!(refused, Err(AskError::TooLong { .. })), "{refused:?}");
+    for nobody in [leader, id(9)] {
+        assert_eq!(ask(nobody, b"how many").await, Err(AskError::NotMember(nobody)));
+    }
+    cluster.board.isolate(asked);
+    assert!(matches!(ask(asked, b"how many").await, Err(AskError::Link(_))));
+    cluster.board.heal();
+    assert!(ask(asked, b"how many").await.is_ok(), "a link that broke is made again");
+    cluster.close(leader).await;
+    assert!(matches!(ask(asked, b"how many").await, Err(AskError::Stopped(_))));
 }

@@ -108,6 +108,15 @@ impl Machine for Ledger {
             Ok(())
         })
     }
+
+    fn answer(&self, question: Bytes) -> BoxFuture<'static, Result<Bytes, MachineFault>> {
+        let answer = match &question[..] {
+            b"how many" => Ok(Bytes::from(self.entries().len().to_string())),
+            b"everything" => Ok(vec![0; gapless_consensus::limits::MAX_ANSWER_BYTES + 1].into()),
+            _ => Err(MachineFault::new("nobody knows")),
+        };
+        Box::pin(std::future::ready(answer))
+    }
 }
 
 struct Image(Bytes);

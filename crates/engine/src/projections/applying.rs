@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gapless_partition::{Direction, StoredOutcome, View};
-use gapless_projection::{Applied, Command, Domain, Done, Event, Fault, Input, Place, Scope};
+use gapless_partition::{Direction, StoredOutcome, View, Write};
+use gapless_projection::{Applied, Command, Domain, Done, Event, Fault, Input, Place, Plan, Scope};
 use gapless_types::{LogIndex, PartitionId, PartitionOffset, WorkspaceId};
 
 use super::answers::Told;
@@ -208,21 +208,26 @@ pub(super) fn route(
     let write = outcome.write().map_err(|fault| End::Failed(fault.to_string()))?;
     let Some(write) = write.filter(|write| slot.plan.takes(write.event_type)) else { return Ok(()) };
     let key = slot.plan.key_of(write.workspace.get(), write.payload);
-    let event = Event {
-        source: outcome.offset(),
-        workspace: match slot.plan.scope {
-            Scope::Workspace => write.workspace,
-            Scope::Namespace => WorkspaceId::NAMESPACE,
-        },
-        event_type: write.event_type,
-        key: key.as_deref(),
-        payload: write.payload,
-    };
+    let event = event_of(&slot.plan, outcome.offset(), &write, key.as_deref());
     if !event.is_within_limits() {
         return Ok(());
     }
     let time = outcome.header().time;
     domain.apply(place, time, Input::Outcome(event)).map(|_| ()).map_err(|fault| end_of(&fault))
+}
+
+/// An event of a partition, as a projection sees it.
+pub(crate) fn event_of<'a>(
+    plan: &Plan,
+    source: PartitionOffset,
+    write: &Write<'a>,
+    key: Option<&'a str>,
+) -> Event<'a> {
+    let workspace = match plan.scope {
+        Scope::Workspace => write.workspace,
+        Scope::Namespace => WorkspaceId::NAMESPACE,
+    };
+    Event { source, workspace, event_type: write.event_type, key, payload: write.payload }
 }
 
 /// Makes a checkpoint when the store asks for one, so that it never takes no more.

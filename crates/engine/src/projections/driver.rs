@@ -170,14 +170,17 @@ fn open(node: &Node, slot: &DomainSlot) -> Result<(), End> {
         true => End::Quarantined(with_causes(&error)),
         false => End::Failed(with_causes(&error)),
     })?;
+    // What the catalog on disk says by now, also of one that is opened again: the log may be cut up to there.
+    let said = node.durable.borrow().domains.get(&slot.id).copied();
+    let floor = said.map_or(slot.floor, |said| said.max(slot.floor));
     let begun = domain.next_entry() > slot.since;
     if begun {
-        // What the catalog on disk says that it does not need, it has passed.
-        if let Some(last) = slot.floor.previous() {
+        // What it does not need, it has passed.
+        if let Some(last) = floor.previous() {
             domain.passed(last);
         }
     }
-    slot.detach_from(domain.next_entry().max(slot.floor));
+    slot.detach_from(domain.next_entry().max(floor));
     slot.set_checkpointed(domain.checkpointed_entry());
     slot.publish(&domain);
     *slot.domain() = Some(domain);

@@ -107,13 +107,15 @@ impl Projections {
         self.read().by_id.iter().map(need).collect()
     }
 
-    /// The first entry that a domain needs which does well, of what the catalog on disk says.
+    /// The first entry that a domain needs which does well or will be opened again, of what the catalog on disk says. One that failed for a
+    /// moment while the log is too long would otherwise never be well again: nothing brings back what is cut.
     pub(crate) fn first_of_the_sound(&self, needs: &BTreeMap<Domain, LogIndex>) -> Option<LogIndex> {
         let slots = self.read();
         let is_sound = |domain: &Domain| {
-            slots.by_id.get(domain).is_some_and(|slot| {
-                !matches!(&*slot.state.borrow(), DomainState::Failed(_) | DomainState::Quarantined(_))
-            })
+            slots
+                .by_id
+                .get(domain)
+                .is_some_and(|slot| !matches!(&*slot.state.borrow(), DomainState::Quarantined(_)))
         };
         needs.iter().filter(|(domain, _)| is_sound(domain)).map(|(_, from)| *from).min()
     }

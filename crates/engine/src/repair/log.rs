@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! - The new log is dense from 1 (NUM-1), and every outcome in it was read with its checksums.
-//! - Until the mark is there, the old log is untouched; once it is, every repair goes on with the swap.
+//! - Until the mark is there, the old log is untouched; as long as it is, the new one is, and every repair goes on with the swap.
 //!
 //! Must not know: the replicated log.
 
@@ -17,18 +17,21 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gapless_log::io::{Io, OpenMode, read_up_to, write_all_at};
 use gapless_log::{DamagePolicy, Log};
-use gapless_partition::{Header, Untouched};
+use gapless_partition::{Header, Partition, Untouched};
 use gapless_types::{LogIndex, PartitionId, Position};
 
 use super::{RepairError, Source};
 use crate::backup::{FileEntry, PieceReader};
 use crate::removal;
 use crate::restore::Appending;
+use crate::verify::{OnStep, Step};
 use crate::worker::with_causes;
 
 const MARK: &str = "REPAIRING";
 const NEW: &str = "log.repaired";
 const OLD: &str = "log.damaged";
+/// It is told how far a new log is when so many more outcomes are written.
+const TOLD_OUTCOMES: u64 = 1024;
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 1 << 20;
 
@@ -39,6 +42,10 @@ pub(crate) struct Rebuilt {
     pub(crate) own: u64,
     /// Outcomes that only the backup had.
     pub(crate) from_backup: u64,
+    /// Outcomes that only another node had.
+    pub(crate) from_peer: u64,
+    /// Of those, how many the old log had otherwise.
+    pub(crate) differed: u64,
     /// The entry of the last one.
     pub(crate) last: Option<LogIndex>,
     /// Outcomes that there were and that nobody has.
@@ -57,32 +64,27 @@ pub(crate) fn rebuild_log(
     partition: PartitionId,
     source: Option<&Source>,
     options: &gapless_partition::Options,
+    step: OnStep<'_>,
 ) -> Result<Rebuilt, RepairError> {
     let failed = |error: &dyn std::error::Error| RepairError::failed(dir.join("log"), &with_causes(error));
     let mut rebuilt = Rebuilt::default();
     if is_swapping(&**io, dir) {
         return Ok(rebuilt);
     }
-    let untouched: Arc<dyn Io> = Arc::new(Untouched::over(io.clone()));
-    let lenient = gapless_log::Options {
-        accept_loss: true,
-        damage: DamagePolicy::KeepAppending,
-        ..options.log.clone()
-    };
-    let old = Log::open(untouched, dir.join("log"), lenient).ok().map(|(log, _)| log);
+    let old = open_old(io, dir, options);
     let end = old.as_ref().map_or(Position::FIRST, Log::next);
     let mut backup = source.map(|source| Backed::new(source, partition));
     let backed = source.map_or(0, |source| {
         let found = source.manifest.partitions.iter().find(|(known, _)| *known == partition);
         found.map_or(0, |(_, outcomes)| *outcomes)
     });
-    let new_dir = dir.join(NEW);
-    removal::remove(&**io, &new_dir).map_err(|error| failed(&error))?;
-    io.create_dir(&new_dir).map_err(|error| failed(&error))?;
-    let (new, _) = Log::open(io.clone(), &new_dir, options.log.clone()).map_err(|error| failed(&error))?;
+    let new = open_new(io, dir, options)?;
     let mut appending = Appending::to(&new);
     let wanted = (end.get() - 1).max(backed);
     for offset in 1..=wanted {
+        if offset % TOLD_OUTCOMES == 1 || offset == wanted {
+            step(&Step { what: format!("writing partition {partition}"), done: offset, of: wanted });
+        }
         let own =
             old.as_ref().and_then(|log| log.read(Position::new(offset)).ok()).map(|record| record.payload);
         let own = own.filter(|bytes| is_outcome(bytes, offset));
@@ -114,7 +116,32 @@ pub(crate) fn rebuild_log(
     Ok(rebuilt)
 }
 
-fn is_outcome(bytes: &[u8], offset: u64) -> bool {
+/// What there is of the log of a partition, whatever became of it; it is not written to. None if nothing of it can be read.
+pub(super) fn open_old(io: &Arc<dyn Io>, dir: &Path, options: &gapless_partition::Options) -> Option<Log> {
+    let untouched: Arc<dyn Io> = Arc::new(Untouched::over(io.clone()));
+    let lenient = gapless_log::Options {
+        accept_loss: true,
+        damage: DamagePolicy::KeepAppending,
+        ..options.log.clone()
+    };
+    Log::open(untouched, dir.join("log"), lenient).ok().map(|(log, _)| log)
+}
+
+/// An empty log beside it.
+pub(super) fn open_new(
+    io: &Arc<dyn Io>,
+    dir: &Path,
+    options: &gapless_partition::Options,
+) -> Result<Log, RepairError> {
+    let new_dir = dir.join(NEW);
+    let failed = |error: &dyn std::error::Error| RepairError::failed(&new_dir, &with_causes(error));
+    removal::remove(&**io, &new_dir).map_err(|error| failed(&error))?;
+    io.create_dir(&new_dir).map_err(|error| failed(&error))?;
+    let (new, _) = Log::open(io.clone(), &new_dir, options.log.clone()).map_err(|error| failed(&error))?;
+    Ok(new)
+}
+
+pub(super) fn is_outcome(bytes: &[u8], offset: u64) -> bool {
     Header::decode(bytes).is_ok_and(|(header, _)| header.partition_offset.get() == offset)
 }
 
@@ -157,6 +184,12 @@ impl<'a> Backed<'a> {
     }
 }
 
+/// Goes on with a swap that was begun; the state is folded from the new log.
+pub(crate) fn finish_swap(io: &Arc<dyn Io>, dir: &Path) -> Result<(), RepairError> {
+    swap(io, dir)?;
+    Partition::rebuild(io, dir).map_err(|error| RepairError::failed(dir, &with_causes(&error)))
+}
+
 /// Puts the new log in the place of the old one, or goes on with that.
 pub(crate) fn swap(io: &Arc<dyn Io>, dir: &Path) -> Result<(), RepairError> {
     let (log, new, old, mark) = (dir.join("log"), dir.join(NEW), dir.join(OLD), dir.join(MARK));
@@ -165,6 +198,7 @@ pub(crate) fn swap(io: &Arc<dyn Io>, dir: &Path) -> Result<(), RepairError> {
             removal::remove(&**io, &old)?;
             io.create_dir(&old)?;
             io.create_dir(&log)?;
+            io.sync_dir(dir)?;
             let file = io.open(&mark, OpenMode::Create)?;
             file.sync()?;
             io.sync_dir(dir)?;
@@ -179,9 +213,10 @@ pub(crate) fn swap(io: &Arc<dyn Io>, dir: &Path) -> Result<(), RepairError> {
             io.remove(&log.join(name))?;
         }
         copy_files(io, &new, &log)?;
-        removal::remove(&**io, &new)?;
+        // The mark goes first: with it and without some of the new files, the next repair would copy what is left of them.
         io.remove(&mark)?;
-        io.sync_dir(dir)
+        io.sync_dir(dir)?;
+        removal::remove(&**io, &new)
     };
     swapped().map_err(|error| RepairError::failed(dir, &error))
 }

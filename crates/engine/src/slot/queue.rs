@@ -7,13 +7,14 @@
 //! Must not know: who applies, threads, locks.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use gapless_types::{LogIndex, PartitionOffset};
 use tokio::sync::oneshot;
 
-use super::QueueLimits;
+use super::{QueueLimits, Slot};
 use crate::log_time::LogTime;
 
 /// Commands that are applied in one go, about: readers get in between.
@@ -89,6 +90,10 @@ pub(super) struct Queue {
     work: VecDeque<(Duration, Work)>,
     bytes: u64,
     pub(super) marks: VecDeque<Mark>,
+    /// Marks outlive the partition: it will be opened again in another place.
+    pub(super) keeps_marks: bool,
+    /// That place, once there is one.
+    pub(super) successor: Option<Arc<Slot>>,
     /// The first entry that is not in the queue, if it fell behind.
     detached: Option<LogIndex>,
     pub(super) wants_checkpoint: bool,

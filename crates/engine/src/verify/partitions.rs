@@ -13,7 +13,6 @@ use gapless_types::{LogIndex, NamespaceId, PartitionId, PartitionIndex};
 use super::{Depth, OnStep, Remedy, SAMPLED_BYTES, Step, Verified};
 use crate::catalog::{CatalogFile, StoredCatalog};
 use crate::node::partition_name;
-use crate::projections::domain_dir;
 use crate::repair;
 use crate::worker::with_causes;
 
@@ -51,12 +50,12 @@ impl Looking<'_> {
             verified.partitions += 1;
             self.partition(partition, &dir, stored, verified, step);
         }
-        for domain in stored.iter().flat_map(|stored| stored.catalog.domains()) {
-            let name = partition_name(domain.partition);
-            let generation = stored.map_or(0, |stored| stored.generation);
-            let dir = CatalogFile::new(self.io.clone(), self.dir).partitions_dir(generation).join(name);
+        let Some(stored) = stored else { return };
+        let partitions = CatalogFile::new(self.io.clone(), self.dir).partitions_dir(stored.generation);
+        for (domain, plan) in stored.catalog.planned_domains() {
             verified.domains += 1;
-            self.domain(&domain, &domain_dir(&dir, &domain), verified);
+            let dir = partitions.join(partition_name(domain.partition));
+            self.domain(&domain, &plan, &dir, verified, step);
         }
     }
 
@@ -202,23 +201,6 @@ impl Looking<'_> {
             let what =
                 format!("its last outcome is of entry {index}, and the replicated log ends before {next}");
             verified.damaged(dir.join("log"), what, "the replicated log has lost its end", Remedy::WholeNode);
-        }
-    }
-
-    fn domain(&self, domain: &crate::retention::Domain, dir: &Path, verified: &mut Verified) {
-        let untouched: Arc<dyn Io> = Arc::new(Untouched::over(self.io.clone()));
-        if self.io.list(dir).is_err() {
-            // Its first checkpoint makes it.
-            return;
-        }
-        let options = gapless_partition::Options::new();
-        match gapless_projection::read_domain(untouched, dir, options.store, &options.budget) {
-            Ok((rows, _)) => verified.rows += rows,
-            Err(error) => {
-                let means = "the state of a projection cannot be read; its commands may be gone from the log";
-                let what = format!("{domain}: {}", with_causes(&error));
-                verified.damaged(dir, what, means, Remedy::PartitionFromBackup(domain.partition));
-            }
         }
     }
 }

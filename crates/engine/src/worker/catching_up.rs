@@ -78,7 +78,12 @@ fn attach(node: &Node, slot: &Slot, read: LogIndex) -> Result<bool, End> {
         let applied = *slot.applied.borrow();
         let reach = applied.offset.zip(applied.index).map(|(offset, index)| Reach { offset, index });
         if applied.offset < slot.required() {
-            return Err(End::Quarantined(lost(applied.offset, slot.required())));
+            // After a restart what it had on stable storage may still be on its way through the dispatcher.
+            if !node.is_all_dispatched() {
+                slot.detach_from(read.next().unwrap_or(LogIndex::MAX));
+                return Ok(false);
+            }
+            return Err(End::Lacking(lost(applied.offset, slot.required())));
         }
         if core.dispatch.is_unknown(slot.id) {
             core.dispatch.open(slot.id, reach.map(|Reach { offset, index }| Resume { offset, index }));
@@ -89,7 +94,7 @@ fn attach(node: &Node, slot: &Slot, read: LogIndex) -> Result<bool, End> {
         let expected = core.dispatch.next(slot.id);
         if expected.is_some() && expected != next {
             let shown = |offset: Option<PartitionOffset>| offset.map_or(0, PartitionOffset::get);
-            return Err(End::Quarantined(format!(
+            return Err(End::Lacking(format!(
                 "it has read the whole log and is at outcome {}, where {} comes next",
                 shown(applied.offset),
                 shown(expected)

@@ -19,7 +19,7 @@ use crate::watermarks::{Opened, Reach};
 /// The first half of opening: where the partition stands.
 pub(crate) fn begin(node: &Node, slot: &Slot) -> Result<Option<Reach>, String> {
     let failed = |error: gapless_partition::OpenError| with_causes(&error);
-    check_not_swapping(node, slot)?;
+    finish_swap(node, slot)?;
     let opening = Partition::begin(&node.io, &slot.dir, slot.id, &node.partition_options).map_err(failed)?;
     let at = opening.last().map_err(failed)?;
     *slot.opening.lock().unwrap_or_else(PoisonError::into_inner) = Some(opening);
@@ -27,17 +27,23 @@ pub(crate) fn begin(node: &Node, slot: &Slot) -> Result<Option<Reach>, String> {
 }
 
 pub(super) fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<PartitionState, End> {
-    let failed = |error: &dyn std::error::Error| End::Failed(with_causes(error));
-    check_not_swapping(node, slot).map_err(End::Failed)?;
+    let failed = |error: gapless_partition::OpenError| {
+        if matches!(error, gapless_partition::OpenError::LogTooShort { .. }) {
+            slot.set_lacking();
+        }
+        End::Failed(with_causes(&error))
+    };
+    finish_swap(node, slot).map_err(End::Failed)?;
     let begun = slot.opening.lock().unwrap_or_else(PoisonError::into_inner).take();
     let was_begun = begun.is_some();
     let (partition, _) = match (begun, slot.partition().take()) {
-        (Some(opening), _) => opening.finish().map_err(|error| failed(&error))?,
+        (Some(opening), _) => opening.finish().map_err(failed)?,
         (None, Some(stopped)) => {
-            stopped.reopen(&node.io, &slot.dir, &node.partition_options).map_err(|error| failed(&error))?
+            stopped.reopen(&node.io, &slot.dir, &node.partition_options).map_err(failed)?
         }
-        (None, None) => Partition::open(&node.io, &slot.dir, slot.id, &node.partition_options)
-            .map_err(|error| failed(&error))?,
+        (None, None) => {
+            Partition::open(&node.io, &slot.dir, slot.id, &node.partition_options).map_err(failed)?
+        }
     };
     let reach = reach_of(&partition);
     let lost = lost_outcomes(node, slot, reach);
@@ -50,7 +56,7 @@ pub(super) fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<Pa
     if let Some(lost) = lost {
         report(slot, &partition);
         *slot.partition() = Some(partition);
-        return Err(End::Quarantined(lost));
+        return Err(End::Lacking(lost));
     }
     // A partition that is opened again may have lost outcomes that it had not written yet, and its queue with them.
     let fresh = (was_begun && is_known) || (first && reach.is_none());
@@ -68,12 +74,11 @@ pub(super) fn open_partition(node: &Node, slot: &Slot, first: bool) -> Result<Pa
     }
 }
 
-/// A log that is being exchanged is in two places.
-fn check_not_swapping(node: &Node, slot: &Slot) -> Result<(), String> {
+/// A log that is being exchanged is in two places: the new one is complete, and takes the place of the old one.
+fn finish_swap(node: &Node, slot: &Slot) -> Result<(), String> {
     match repair::is_swapping(&*node.io, &slot.dir) {
-        true => {
-            Err("a repair of it was not finished: stop the node and run `gapless repair` again".to_owned())
-        }
+        true => repair::finish_swap(&node.io, &slot.dir)
+            .map_err(|error| format!("a repair of it cannot be finished: {error}")),
         false => Ok(()),
     }
 }

@@ -11,6 +11,7 @@ use gapless_log::io::faulty::FaultyIo;
 use gapless_log::io::memory::MemoryIo;
 use gapless_log::io::{Io, OpenMode, write_all_at};
 use gapless_partition::Scratch;
+use gapless_store::{Batch, Budget, Direction, Store, Synced};
 
 use crate::harness::shop;
 use crate::points::counting;
@@ -157,4 +158,29 @@ async fn a_flipped_bit_anywhere_in_a_backup_is_found() {
         flip(&disk, &path, at, bytes[at]);
     }
     assert!(verify_backup(&io, Path::new("node"), &mut |_| {}).is_none());
+}
+
+/// A bug, not a bit: every checksum is right, and the row is not what its effects say.
+#[tokio::test(start_paused = true)]
+async fn a_row_of_a_projection_that_does_not_follow_from_its_effects_is_found() {
+    let disk = FaultyIo::new(35);
+    lived(&disk).await;
+    let found = verified(&disk, "node");
+    assert!(found.is_sound(), "{:?}", found.findings);
+    assert_eq!((found.domains, found.computed_domains), (2, 2));
+    let io = Arc::new(disk.clone()) as Arc<dyn Io>;
+    let dir = Path::new("node/partitions-0/16-1/projections/sold-1");
+    let budget = Budget::new(1 << 20, 1 << 20);
+    let (mut store, _) = Store::open(io, dir, gapless_store::Options::default(), &budget).unwrap();
+    let (key, value) = store.prefix(b"r", Direction::Forward).next().unwrap().unwrap();
+    let mut batch = Batch::new();
+    batch.put(&key, &[&value[..], b"!"].concat()).unwrap();
+    store.apply(&batch).unwrap();
+    let offset = store.checkpoint_offset();
+    store.checkpoint(offset, Synced::by_a_sync_up_to(offset)).unwrap();
+    drop(store);
+    let found = verified(&disk, "node");
+    let damage: Vec<_> = found.findings.iter().filter(|finding| finding.is_damage).collect();
+    assert_eq!(damage.len(), 1, "{damage:?}");
+    assert!(damage[0].path == dir && damage[0].what.contains("row all of table sold"), "{damage:?}");
 }

@@ -1,24 +1,30 @@
 //! Whatever is damaged in the directory of a node is repaired, or refused with what is lost; and nothing is made up.
 
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 
-use gapless_engine::{Engine, PartitionState, RepairError, RepairOptions, RepairReport, repair_node};
+use gapless_engine::{
+    Engine, PartitionState, RepairError, RepairOptions, RepairReport, RepairSource, repair_node,
+};
 use gapless_log::io::Io;
 use gapless_log::io::faulty::FaultyIo;
 use gapless_types::WorkspaceId;
 
 use crate::flips::{disk_with, flip, lived, opened, positions, verified};
-use crate::harness::eventually;
+use crate::harness::{eventually, shop};
 use crate::refusals::files;
-use crate::{Acknowledged, AllRows, BACKUPS, all_rows, config};
+use crate::{Acknowledged, AllRows, BACKUPS, all_rows, back_up_to, config, open};
 
 fn repair(disk: &FaultyIo, from: Option<&str>) -> Result<RepairReport, RepairError> {
     let io = Arc::new(disk.clone()) as Arc<dyn Io>;
     let mut options = RepairOptions { from: from.map(PathBuf::from), ..RepairOptions::default() };
     options.partitions.log.segment_bytes = 64 << 10;
     options.partitions.log.first_segment_bytes = 64 << 10;
-    repair_node(&io, Path::new("node"), &options)
+    let mut told = Vec::new();
+    let repaired = repair_node(&io, Path::new("node"), &options, &mut |step| told.push(step.clone()));
+    assert!(told.iter().all(|step| step.done <= step.of), "{told:?}");
+    repaired
 }
 
 /// Everything is there again.
@@ -138,19 +144,115 @@ async fn one_partition_is_repaired_while_the_others_serve() {
     // Workspaces with even numbers are in the other one.
     acknowledged.write(&engine, 20_000, 0).await;
     let partition = engine.partition_of("shop", WorkspaceId::new(1)).unwrap();
-    let refused = engine.repair(partition, None).await;
+    let refused = engine.repair(partition, RepairSource::OwnLog).await;
     assert!(matches!(refused, Err(RepairError::Lost { .. })), "{refused:?}");
+    let as_it_was = matches!(state(1), PartitionState::Failed(_) | PartitionState::Quarantined(_));
+    assert!(as_it_was, "whoever is told that it failed finds it as it was: {:?}", state(1));
     acknowledged.write(&engine, 20_002, 2).await;
     assert_eq!(state(0), PartitionState::Serving);
-    let report = engine.repair(partition, Some(BACKUPS.into())).await.unwrap();
+    // A snapshot waits for it: it is not lost with the place that the partition had.
+    let snapshot = {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.replicator().snapshot().await })
+    };
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    assert!(!snapshot.is_finished());
+    let report = engine.repair(partition, RepairSource::Backup(BACKUPS.into())).await.unwrap();
+    snapshot.await.unwrap().unwrap();
     assert_eq!(report.repaired.len(), 2, "{report:?}");
     assert_eq!(state(1), PartitionState::Serving);
     assert!(all_rows(&engine).await[&partition] == rows[&partition], "NUM-3");
     acknowledged.check(&engine, 30_000).await;
     // Also one that is well, out of its own log.
-    engine.repair(partition, None).await.unwrap();
+    engine.repair(partition, RepairSource::OwnLog).await.unwrap();
     acknowledged.check(&engine, 40_000).await;
     engine.close().await;
     let found = verified(&disk, "node");
     assert!(found.is_sound(), "{:?}", found.findings);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_is_not_closed_for_a_backup_that_is_of_no_use() {
+    let disk = FaultyIo::new(45);
+    let early = open(&disk, "early").await;
+    back_up_to(&early, "of another cluster").await.unwrap();
+    early.close().await;
+    let engine = open(&disk, "node").await;
+    back_up_to(&engine, "without the partition").await.unwrap();
+    engine.define(shop(2)).await.unwrap();
+    let mut acknowledged = Acknowledged::default();
+    acknowledged.write(&engine, 1, 1).await;
+    back_up_to(&engine, "damaged").await.unwrap();
+    let (manifest, bytes) = files(&disk, Path::new("damaged/manifests")).remove(0);
+    flip(&disk, &manifest, bytes.len() / 2, bytes[bytes.len() / 2] ^ 1);
+    let partition = engine.partition_of("shop", WorkspaceId::new(1)).unwrap();
+    let serves = || {
+        let mut reports = engine.partitions().into_iter();
+        reports.any(|report| report.partition == partition && report.state == PartitionState::Serving)
+    };
+    for source in ["nowhere", "of another cluster", "without the partition", "damaged"] {
+        let mut repair = pin!(engine.repair(partition, RepairSource::Backup(source.into())));
+        let refused = loop {
+            assert!(serves(), "{source}: it serves all the time");
+            tokio::select! {
+                biased;
+                refused = &mut repair => break refused,
+                () = tokio::task::yield_now() => {}
+            }
+        };
+        assert!(serves(), "{source}");
+        match (source, refused.unwrap_err()) {
+            ("nowhere" | "of another cluster", RepairError::NoBackup(_))
+            | ("without the partition", RepairError::NotInBackup { .. })
+            | ("damaged", RepairError::Backup(_)) => {}
+            (_, other) => panic!("{source}: {other}"),
+        }
+    }
+    acknowledged.check(&engine, 10).await;
+    engine.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_is_named_by_its_namespace_or_its_id_and_it_is_told_how_far_it_is() {
+    let disk = FaultyIo::new(46);
+    let (acknowledged, rows) = lived(&disk).await;
+    let mut all = files(&disk, Path::new("node"));
+    all.extend(files(&disk, Path::new(BACKUPS)));
+    let first =
+        all.iter().find(|(path, _)| path.starts_with("node/partitions-0/16-0/log")).unwrap().0.clone();
+    let kept: Vec<_> = all.iter().filter(|(path, _)| *path != first).cloned().collect();
+    let named = |disk: &FaultyIo, name: &str| {
+        let io = Arc::new(disk.clone()) as Arc<dyn Io>;
+        let from = Some(PathBuf::from(BACKUPS));
+        let mut options =
+            RepairOptions { from, partition: Some(name.parse().unwrap()), ..RepairOptions::default() };
+        options.partitions.log.segment_bytes = 64 << 10;
+        options.partitions.log.first_segment_bytes = 64 << 10;
+        let mut told = Vec::new();
+        let repaired = repair_node(&io, Path::new("node"), &options, &mut |step| told.push(step.clone()));
+        (repaired, told)
+    };
+    for name in ["shop/0", "16/0"] {
+        let copy = disk_with(&kept, 1);
+        // Nothing is done for another one, or for none.
+        let (other, _) = named(&copy, "shop/1");
+        assert_eq!(other.unwrap(), RepairReport::default());
+        for unknown in ["shop/7", "17/0", "shoe/0"] {
+            let (refused, _) = named(&copy, unknown);
+            let told = refused.unwrap_err();
+            assert!(
+                matches!(&told, RepairError::UnknownPartition(name) if name.to_string() == unknown),
+                "{told}"
+            );
+        }
+        let (repaired, told) = named(&copy, name);
+        assert!(!repaired.unwrap().repaired.is_empty(), "{name}");
+        let written: Vec<_> = told.iter().filter(|step| step.what == "writing partition 16/0").collect();
+        let (begin, end) = (written.first().unwrap(), written.last().unwrap());
+        assert!(begin.done == 1 && end.done == end.of && end.of > 1, "{written:?}");
+        is_whole(&copy, &rows, &acknowledged, name).await;
+    }
+    for wrong in ["shop", "shop/x", ""] {
+        assert!(wrong.parse::<gapless_engine::PartitionName>().is_err(), "{wrong}");
+    }
 }

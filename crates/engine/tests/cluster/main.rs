@@ -10,6 +10,7 @@ mod harness;
 mod identity;
 mod lease_storm;
 mod membership;
+mod peers;
 mod projections;
 mod storm;
 mod time;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gapless_types::{NamespaceId, PartitionId, PartitionIndex};
+use gapless_engine::PartitionName;
 
 use super::{Connection, Form};
 
@@ -96,16 +96,16 @@ pub(super) const REPAIR_EXAMPLES: &str = "\
 Examples:
   gapless repair /var/lib/gapless
   gapless repair /var/lib/gapless --from /backup/shop
-  gapless repair /var/lib/gapless --partition 16/0 --from /backup/shop";
+  gapless repair /var/lib/gapless --partition shop/0 --from /backup/shop";
 
 /// What to repair, and out of what.
 #[derive(Debug, Args)]
 pub(crate) struct RepairArguments {
     /// Directory of the node
     pub(crate) dir: PathBuf,
-    /// This partition alone: id of the namespace and index, as `gapless verify` names it
-    #[arg(long, value_name = "NS/INDEX", value_parser = partition)]
-    pub(crate) partition: Option<PartitionId>,
+    /// This partition alone: name or id of the namespace, and index
+    #[arg(long, value_name = "NAMESPACE/INDEX")]
+    pub(crate) partition: Option<PartitionName>,
     /// Directory of backups of the same cluster
     #[arg(long, value_name = "BACKUP")]
     pub(crate) from: Option<PathBuf>,
@@ -115,13 +115,6 @@ pub(crate) struct RepairArguments {
     /// Form of the output
     #[arg(short, long, value_enum, value_name = "FORM", default_value_t)]
     pub(crate) output: Form,
-}
-
-fn partition(text: &str) -> Result<PartitionId, String> {
-    let wrong = "a partition is written as the id of its namespace and its index, such as 16/0";
-    let (namespace, index) = text.split_once('/').ok_or(wrong)?;
-    let namespace = NamespaceId::new(namespace.parse().map_err(|_| wrong)?);
-    Ok(PartitionId { namespace, index: PartitionIndex::new(index.parse().map_err(|_| wrong)?) })
 }
 
 /// A time in milliseconds since 1970.

@@ -1,6 +1,7 @@
 //! Arguments of the commands that ask a server.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -267,12 +268,17 @@ pub(crate) struct PartitionsArguments {
 pub(crate) enum PartitionsCommand {
     /// Makes a partition of the node that is asked anew, while the others serve
     #[command(after_help = "\
-Its own log is what it is made of, and a backup if one is named; what is behind comes from the replicated
-log. Where that is not enough, the partition stays as it is, and the answer says what is lost.
+Its own log is what it is made of, and a backup or another node if one is named; what is behind comes from
+the replicated log. Where that is not enough, the partition stays as it is, and the answer says what is lost.
+
+Of another node only what is not the same here travels. If the two logs differ, one of them is wrong: whoever
+names a node says that it is right; with `any`, nothing is repaired then.
 
 Examples:
   gapless partitions repair shop/3
-  gapless partitions repair shop/3 --from /backup/shop")]
+  gapless partitions repair shop/3 --from /backup/shop
+  gapless partitions repair shop/3 --from-node any
+  gapless partitions repair shop/3 --from-node 2")]
     Repair(RepairPartitionArguments),
 }
 
@@ -285,8 +291,34 @@ pub(crate) struct RepairPartitionArguments {
     /// Directory of backups, on the machine of the server: an absolute path
     #[arg(long, value_name = "BACKUP")]
     pub(crate) from: Option<PathBuf>,
+    /// Another node of the cluster: its id, or `any` for the one that has most
+    #[arg(long, value_name = "ID", conflicts_with = "from")]
+    pub(crate) from_node: Option<FromNode>,
     #[command(flatten)]
     pub(crate) connection: Connection,
+}
+
+/// A node to take something from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FromNode {
+    /// Whichever has most.
+    Any,
+    /// This one.
+    Id(NonZeroU64),
+}
+
+impl FromStr for FromNode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "any" => Ok(Self::Any),
+            text => text
+                .parse()
+                .map(Self::Id)
+                .map_err(|_| "the id of a node is a number from 1 on, or `any`".to_owned()),
+        }
+    }
 }
 
 /// What to watch.

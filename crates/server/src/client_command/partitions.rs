@@ -9,7 +9,9 @@ use gapless_client::{Client, v1};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{answer, ask};
-use crate::cli::{Connection, DumpForm, PartitionsArguments, PartitionsCommand, RepairPartitionArguments};
+use crate::cli::{
+    Connection, DumpForm, FromNode, PartitionsArguments, PartitionsCommand, RepairPartitionArguments,
+};
 use crate::output::{CLEAR, Side, table, write_json_line, write_table};
 use crate::refusal::Refusal;
 
@@ -48,7 +50,13 @@ fn repair(arguments: &RepairPartitionArguments, out: &mut dyn Write) -> Result<(
         return Err(Refusal::new(problem, "name it like this: gapless partitions repair shop/3").into());
     };
     let source = arguments.from.as_ref().map(|from| from.display().to_string()).unwrap_or_default();
-    let request = v1::RepairPartitionRequest { namespace: namespace.to_owned(), partition, source };
+    let (node, any_node) = match arguments.from_node {
+        None => (0, false),
+        Some(FromNode::Any) => (0, true),
+        Some(FromNode::Id(node)) => (node.get(), false),
+    };
+    let namespace = namespace.to_owned();
+    let request = v1::RepairPartitionRequest { namespace, partition, source, node, any_node };
     ask(&arguments.connection, async |client| {
         let done = answer(client.repair_partition(request.clone()), &arguments.connection).await?;
         match arguments.connection.output {

@@ -77,6 +77,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "access.leeway" duration(0..=3600 * 1000) security.leeway: "how far the clocks of whoever issues tokens and of this node may be apart",
     "access.clients" path(ANY) security.clients: "names in client certificates with what they may do, as TOML; everybody is asked who he is if it is given",
     "access.reload_interval" duration(TIME) security.reload_interval: "how often files of certificates and keys are looked at; SIGHUP does it at once",
+    "backup.root" path(ANY) backup_root: "directory that backups are made in and repairs are made from, and what lies below it; without it anywhere if clients come from this machine alone, nowhere otherwise",
     "memory.memtables" size(BYTES) memory.memtables: "rows that are in no checkpoint yet, all partitions together",
     "memory.cache" size(BYTES) memory.cache: "what is kept of the files of stores, all partitions together",
     "memory.numbers" count(1..=1 << 31) memory.numbers: "numbers of sequences that are kept, all partitions together",

@@ -13,12 +13,12 @@ use gapless_engine::verify::{
 };
 use gapless_log::io::Io;
 use gapless_partition::Scratch;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::cli::{Form, VerifyArguments};
 use crate::log_command::trouble::shell_word;
 use crate::output::{counted, time, write_json};
+use crate::progress::{Progress, Unit};
 use crate::refusal::Refusal;
 
 /// What a directory is.
@@ -35,19 +35,15 @@ pub(super) fn run(
     scratch: &Scratch,
     out: &mut dyn Write,
 ) -> Option<Result<()>> {
-    let (dir, began, bar) = (&arguments.dir, Instant::now(), bar());
-    let mut show = |step: &Step| {
-        bar.set_length(step.of);
-        bar.set_position(step.done);
-        bar.set_message(step.what.clone());
-    };
+    let (dir, began, mut progress) = (&arguments.dir, Instant::now(), Progress::new(Unit::Items));
+    let mut show = |step: &Step| progress.show(&step.what, step.done, step.of);
     if let Some(verified) = verify_backup(io, dir, &mut show) {
-        bar.finish_and_clear();
+        progress.end();
         return Some(answer(&verified, Kind::Backups, arguments, began.elapsed(), out));
     }
     let depth = if arguments.full { Depth::Full } else { Depth::Sample };
     let verified = verify_node(io, dir, scratch, depth, &mut show);
-    bar.finish_and_clear();
+    progress.end();
     match verified {
         Ok(verified) => Some(answer(&verified, Kind::Node, arguments, began.elapsed(), out)),
         // Perhaps it is a partition; if it is nothing, that says so.
@@ -59,11 +55,6 @@ pub(super) fn run(
         }
         Err(error) => Some(Err(Refusal::new(error.to_string(), "see that it can be read").into())),
     }
-}
-
-fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg:20} {bar:40} {percent} % {eta}");
-    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 fn answer(
@@ -110,7 +101,8 @@ fn write(
                 counted(verified.outcomes, "outcome"),
                 counted(verified.rows, "row")
             )?;
-            writeln!(out, "projections {}", count(verified.domains, "domain"))?;
+            let domains = count(verified.domains, "domain");
+            writeln!(out, "projections {domains}, {} computed anew", verified.computed_domains)?;
         }
         Kind::Backups => {
             writeln!(out, "backups     {} in {}", verified.entries, dir.display())?;
@@ -165,6 +157,7 @@ struct Report<'a> {
     events: u64,
     rows: u64,
     domains: usize,
+    computed_domains: usize,
     seconds: f64,
     findings: Vec<FindingView<'a>>,
 }
@@ -197,6 +190,7 @@ fn report<'a>(verified: &'a Verified, kind: Kind, dir: &'a Path, took: Duration)
         events: verified.events,
         rows: verified.rows,
         domains: verified.domains,
+        computed_domains: verified.computed_domains,
         seconds: took.as_secs_f64(),
         findings: verified.findings.iter().map(view).collect(),
     }

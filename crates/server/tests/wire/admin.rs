@@ -1,7 +1,10 @@
 //! Every call of the service Admin, health and reflection.
 
 use gapless_api::v1;
+use gapless_api::v1::admin_client::AdminClient;
+use gapless_server::{Config, Server};
 use tonic::Code;
+use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
@@ -107,6 +110,8 @@ async fn a_partition_is_made_anew_while_the_others_serve() {
         namespace: "shop".to_owned(),
         partition,
         source: source.to_owned(),
+        node: 0,
+        any_node: false,
     };
     admin.repair_partition(request(1, "")).await.unwrap();
     let again = written(&mut ledger, sale(4, 1)).await;
@@ -119,14 +124,17 @@ async fn a_partition_is_made_anew_while_the_others_serve() {
     assert_eq!(relative.code(), Code::InvalidArgument);
     let nothing = admin.repair_partition(request(1, "/nowhere")).await.unwrap_err();
     assert_eq!((nothing.code(), &*problem(&nothing).reason), (Code::FailedPrecondition, "NO_BACKUP"));
-    // It is opened as it is, which takes a moment.
-    let mut tries = 0;
-    while let Err(status) = ledger.write(sale(4, 3)).await {
-        assert_eq!(&*problem(&status).reason, "ACTUALIZING");
-        tries += 1;
-        assert!(tries < 1000, "it never serves again");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    // Nobody else is in this cluster.
+    let from_node = |node, any_node| v1::RepairPartitionRequest { node, any_node, ..request(1, "") };
+    for (node, any_node) in [(0, true), (2, false)] {
+        let nobody = admin.repair_partition(from_node(node, any_node)).await.unwrap_err();
+        assert_eq!((nobody.code(), &*problem(&nobody).reason), (Code::FailedPrecondition, "NO_NODE"));
     }
+    let both = admin.repair_partition(from_node(2, true)).await.unwrap_err();
+    assert_eq!(violations(&both), ["any_node"]);
+    let both = v1::RepairPartitionRequest { node: 2, ..request(1, "/nowhere") };
+    assert_eq!(violations(&admin.repair_partition(both).await.unwrap_err()), ["source"]);
+    // It was never closed for any of them.
     assert_eq!(written(&mut ledger, sale(4, 3)).await.workspace_offset, 3);
     node.stop().await;
 }
@@ -248,5 +256,48 @@ async fn a_backup_says_how_far_it_is_and_last_what_was_made() {
     std::fs::write(elsewhere.path().join("somebody's"), "file").unwrap();
     let foreign = admin.backup(request(elsewhere.path())).await.unwrap().into_inner().message().await;
     assert_eq!(problem(&foreign.unwrap_err()).reason, "NOT_A_BACKUP_DIRECTORY");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn backups_lie_below_their_root_and_nowhere_if_others_come_and_there_is_none() {
+    let node = Node::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("backups");
+    std::fs::create_dir(&root).unwrap();
+    let target = |path: std::path::PathBuf| v1::BackupRequest { target: path.display().to_string() };
+    let source = |path: std::path::PathBuf| v1::RepairPartitionRequest {
+        namespace: "shop".to_owned(),
+        source: path.display().to_string(),
+        ..v1::RepairPartitionRequest::default()
+    };
+    let serve = async |listen: &str, backup_root| {
+        let config = Config { backup_root, ..Config::new(listen.parse().unwrap()) };
+        let server = Server::start(node.engine.clone(), config).await.unwrap();
+        let address = format!("http://127.0.0.1:{}", server.address().port());
+        let channel = Channel::from_shared(address).unwrap().connect().await.unwrap();
+        (AdminClient::new(channel), server)
+    };
+    let (mut admin, server) = serve("127.0.0.1:0", Some(root.clone())).await;
+    let mut answers = admin.backup(target(root.join("shop"))).await.unwrap().into_inner();
+    let mut made = None;
+    while let Some(answer) = answers.message().await.unwrap() {
+        made = answer.made;
+    }
+    assert_eq!(made.unwrap().number, 1);
+    admin.repair_partition(source(root.join("shop"))).await.unwrap();
+    for outside in [dir.path().join("elsewhere"), root.join("../elsewhere"), "/".into()] {
+        assert_eq!(violations(&admin.backup(target(outside.clone())).await.unwrap_err()), ["target"]);
+        let refused = admin.repair_partition(source(outside)).await.unwrap_err();
+        assert_eq!(violations(&refused), ["source"]);
+    }
+    assert!(!dir.path().join("elsewhere").exists());
+    server.stop().await;
+    let (mut admin, server) = serve("0.0.0.0:0", None).await;
+    let refused = admin.backup(target(root.join("shop"))).await.unwrap_err();
+    assert_eq!((refused.code(), &*problem(&refused).reason), (Code::FailedPrecondition, "NO_BACKUP_ROOT"));
+    let refused = admin.repair_partition(source(root.join("shop"))).await.unwrap_err();
+    assert_eq!(problem(&refused).reason, "NO_BACKUP_ROOT");
+    server.stop().await;
     node.stop().await;
 }

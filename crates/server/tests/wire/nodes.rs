@@ -159,3 +159,34 @@ async fn the_command_line_changes_members() {
     assert!(unknown.2.contains("next: see which there are: gapless cluster status"), "{}", unknown.2);
     cluster.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_is_made_anew_out_of_another_node_by_command() {
+    let cluster = Cluster::found(3).await;
+    let any = cluster.client(1);
+    let definition = "name = 'shop'\npartitions = 1".to_owned();
+    any.apply_namespace(v1::ApplyNamespaceRequest { definition }).await.unwrap();
+    for number in 1..=5 {
+        any.write(sale(1, number)).await.unwrap();
+    }
+    let program = env!("CARGO_BIN_EXE_gapless");
+    let repair = |node: u64, from: &str| {
+        let (from, server) = (from.to_owned(), cluster.address(node));
+        let mut command = Command::new(program);
+        command.args(["partitions", "repair", "shop/0", "--from-node", &from, "--server", &server]);
+        tokio::task::spawn_blocking(move || command.output().unwrap())
+    };
+    for from in ["any", "2"] {
+        let done = repair(3, from).await.unwrap();
+        let (told, wrong) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        assert!(done.status.success(), "{told} {wrong}");
+        assert!(told.contains("of node ") && told.contains("partition shop/0 serves"), "{told}");
+    }
+    let itself = repair(3, "3").await.unwrap();
+    let told = String::from_utf8_lossy(&itself.stderr);
+    assert!(!itself.status.success() && told.contains("no other member"), "{told}");
+    let wrong = repair(3, "0").await.unwrap();
+    assert_eq!(wrong.status.code(), Some(2), "a node has an id from 1 on, or is any");
+    assert_eq!(any.write(sale(1, 6)).await.unwrap().workspace_offset, 6);
+    cluster.stop().await;
+}

@@ -1,0 +1,8 @@
+//! Fuzzes a file of a backup; what must hold is in `../harness/engine.rs`.
+
+#![no_main]
+
+#[path = "../harness/engine.rs"]
+mod engine;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| engine::piece(data));
