@@ -32,7 +32,10 @@ pub type JobsTake = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 impl fmt::Debug for Workers {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(if self.are_threads() { "Threads" } else { "InPlace" })
+        formatter.write_str(match self {
+            Workers::Threads(_) => "Threads",
+            Workers::InPlace(_) => "InPlace",
+        })
     }
 }
 
@@ -48,7 +51,13 @@ impl Workers {
         match self {
             Workers::Threads(threads) => threads.submit(job),
             // Not here and now: whoever asks may hold something that the job needs.
-            Workers::InPlace => drop(runtime.spawn(async move { job() })),
+            Workers::InPlace(takes) => {
+                let takes = takes.clone();
+                drop(runtime.spawn(async move {
+                    pass(takes.as_ref()).await;
+                    job();
+                }));
+            }
         }
     }
 
@@ -56,7 +65,7 @@ impl Workers {
     pub(crate) fn are_wanted(&self) -> bool {
         match self {
             Workers::Threads(threads) => threads.has_jobs(),
-            Workers::InPlace => true,
+            Workers::InPlace(_) => true,
         }
     }
 
@@ -64,10 +73,7 @@ impl Workers {
     pub(crate) async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let threads = match self {
             Workers::InPlace(takes) => {
-                let takes = takes.as_ref().map_or(Duration::ZERO, |takes| takes());
-                if !takes.is_zero() {
-                    tokio::time::sleep(takes).await;
-                }
+                pass(takes.as_ref()).await;
                 return job();
             }
             Workers::Threads(threads) => threads,
@@ -82,5 +88,13 @@ impl Workers {
             Ok(Err(panic)) => resume_unwind(panic),
             Err(_) => future::pending().await,
         }
+    }
+}
+
+/// Lets the time pass that a job takes.
+async fn pass(takes: Option<&JobsTake>) {
+    let takes = takes.map_or(Duration::ZERO, |takes| takes());
+    if !takes.is_zero() {
+        tokio::time::sleep(takes).await;
     }
 }
