@@ -17,10 +17,13 @@ use crate::message::{Request, Response};
 use crate::network::{Channel, Link, LinkError, Network, Route};
 use crate::replicator::Replicator;
 
-/// Connections to those who were asked, with their addresses.
+/// Connections by node, each with the address that it was made to.
+type Links = BTreeMap<NodeId, (String, Box<dyn Link>)>;
+
+/// Connections to those who were asked.
 pub(super) struct Asking {
     network: Arc<dyn Network>,
-    links: Mutex<BTreeMap<NodeId, (String, Box<dyn Link>)>>,
+    links: Mutex<Links>,
 }
 
 impl Asking {

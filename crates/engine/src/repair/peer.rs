@@ -108,7 +108,7 @@ pub(super) async fn rebuild_from(
     };
     let (old, new) = node.workers.run(open).await?;
     let mut walk = Walk { node, partition, peer, old, new, next: 1, rebuilt: Rebuilt::default() };
-    let walked = walk.to_the_end(had).await;
+    let walked = walk.go(had).await;
     if let Some(old) = walk.old {
         old.abandon();
     }
@@ -132,7 +132,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    async fn to_the_end(&mut self, had: Option<PartitionOffset>) -> Result<(), RepairError> {
+    async fn go(&mut self, had: Option<PartitionOffset>) -> Result<(), RepairError> {
         // What was not dispatched here yet is not taken: it comes the usual way.
         let dispatched = *self.node.dispatched.borrow();
         loop {

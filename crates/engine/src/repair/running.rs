@@ -42,7 +42,7 @@ impl Engine {
 /// What was found to be of use.
 enum Found {
     OwnLog,
-    Backup(Source),
+    Backup(Box<Source>),
     Peer(Peer),
 }
 
@@ -68,7 +68,7 @@ pub(crate) async fn repair_partition(
     let made = match found {
         Found::Peer(peer) => take_from(node, &old.dir, partition, peer, had).await,
         Found::OwnLog => make_whole(node, &old, None, had).await,
-        Found::Backup(source) => make_whole(node, &old, Some(source), had).await,
+        Found::Backup(source) => make_whole(node, &old, Some(*source), had).await,
     };
     let Some(new) = take_in(node, &old, had) else { return Err(RepairError::NoPartition(partition)) };
     worker::start(node.clone(), new.clone());
@@ -93,7 +93,7 @@ async fn find(node: &Arc<Node>, partition: PartitionId, source: RepairSource) ->
         let node = node.clone();
         move || Source::of_partition(&node.io, &from, node.cluster, partition)
     };
-    node.workers.run(open).await.map(Found::Backup)
+    node.workers.run(open).await.map(|source| Found::Backup(Box::new(source)))
 }
 
 /// How a partition does, once it is open and has read what it misses, or cannot.

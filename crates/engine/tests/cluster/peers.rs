@@ -53,9 +53,9 @@ fn is_not_well(engine: &Engine) -> bool {
 fn files(io: &FaultyIo, node: NodeId, below: &str) -> Vec<(PathBuf, Vec<u8>)> {
     // Of the newest generation: a snapshot may have been installed.
     let generations = (0..9).map(|generation| format!("node-{node}/partitions-{generation}/16-1"));
-    let found =
+    let mut found =
         generations.map(|dir| Path::new(&dir).join(below)).filter_map(|dir| Some((io.list(&dir).ok()?, dir)));
-    let (mut names, dir) = found.last().unwrap();
+    let (mut names, dir) = found.next_back().unwrap();
     names.sort_unstable();
     names.into_iter().map(|name| dir.join(name)).map(|path| (path.clone(), bytes(io, &path))).collect()
 }
