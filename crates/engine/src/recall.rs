@@ -259,14 +259,14 @@ impl Recall {
     }
 
     /// A flight ended without an outcome. What another flight of the same key does is not its business.
-    fn end(&self, identity: &WriteIdentity, flight: u64, fate: Fate) {
+    fn end(&self, identity: &WriteIdentity, flight: u64, fate: &Fate) {
         let mut table = lock(&self.table);
         if table.in_flight.get(identity).is_none_or(|entry| entry.flight != flight) {
             return;
         }
         let entry = table.in_flight.remove(identity).expect("it was there a moment ago");
         drop(table);
-        entry.fate.tell_now(&fate);
+        entry.fate.tell_now(fate);
     }
 
     fn forget(&self, leads: bool) {

@@ -60,7 +60,7 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         if !self.proposed {
-            self.recall.end(&self.identity, self.flight, Fate::Vanished);
+            self.recall.end(&self.identity, self.flight, &Fate::Vanished);
         }
     }
 }
@@ -101,7 +101,7 @@ impl Proposed {
 
     /// It was not committed and never will be, or was committed and dropped by the dispatcher: it got no outcome.
     pub fn vanished(self) {
-        self.recall.end(&self.identity, self.flight, Fate::Vanished);
+        self.recall.end(&self.identity, self.flight, &Fate::Vanished);
     }
 }
 
