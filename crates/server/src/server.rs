@@ -42,6 +42,8 @@ const MAX_MESSAGE_BYTES: usize = 8 << 20;
 /// Of what all calls together may be, strangers who look whether it serves have this part besides, and at least so many.
 const LOBBY_SHARE: usize = 16;
 const LEAST_LOBBY: usize = 64;
+/// What is read of them at one time, in bytes: the name of a service is all they have to say.
+const LOBBY_BYTES: usize = 1 << 20;
 
 /// Where to listen, and what to bear.
 #[derive(Clone, Debug)]
@@ -73,6 +75,8 @@ pub struct Limits {
     pub calls: usize,
     /// Calls at one time on one connection.
     pub calls_per_connection: u32,
+    /// Bytes of requests that are being read at one time, of which one client has at most half.
+    pub request_bytes: usize,
     /// What one stream of writes has in flight.
     pub in_flight: InFlight,
     /// How long a connection may take to say what it wants, before it is closed.
@@ -94,6 +98,7 @@ impl Default for Limits {
             connections_per_address: 1024,
             calls: 16_384,
             calls_per_connection: 1024,
+            request_bytes: 256 << 20,
             in_flight: InFlight::default(),
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(600),
@@ -214,8 +219,8 @@ impl Server {
             tls: security.tls,
             authentication: security.authentication,
             audit,
-            room: Arc::new(Room::new(config.limits.calls)),
-            lobby: Arc::new(Room::new((config.limits.calls / LOBBY_SHARE).max(LEAST_LOBBY))),
+            room: Arc::new(Room::new(config.limits.calls, config.limits.request_bytes)),
+            lobby: Arc::new(Room::new((config.limits.calls / LOBBY_SHARE).max(LEAST_LOBBY), LOBBY_BYTES)),
         };
         let interval = config.security.reload_interval;
         tokio::spawn(reload::watch(security.sources, interval, reloads, closed.clone()));
