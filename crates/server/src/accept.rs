@@ -229,9 +229,17 @@ async fn welcome(
         return serve(stream, connection, door, builder, limits, closing).await;
     };
     let handshake = TlsAcceptor::from((*tls.get()).clone()).accept(stream);
-    let Ok(Ok(stream)) = tokio::time::timeout(limits.header_timeout, handshake).await else {
-        door.traffic.handshakes_failed.fetch_add(1, Relaxed);
-        return;
+    let stream = match tokio::time::timeout(limits.header_timeout, handshake).await {
+        Ok(Ok(stream)) => stream,
+        failed => {
+            door.traffic.handshakes_failed.fetch_add(1, Relaxed);
+            if let Ok(Err(error)) = failed
+                && let Some(reason) = certificates::refused(&error)
+            {
+                door.audit.refused(peer.ip(), reason);
+            }
+            return;
+        }
     };
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let names = certificate.map(certificates::names).unwrap_or_default();

@@ -213,6 +213,7 @@ impl Server {
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?);
         let router = routes.prepare().into_axum_router().merge(http::router(http)).fallback(http::nowhere);
+        let elections = audit.clone();
         let door = Door {
             router,
             traffic,
@@ -225,7 +226,7 @@ impl Server {
         let interval = config.security.reload_interval;
         tokio::spawn(reload::watch(security.sources, interval, reloads, closed.clone()));
         let accepting = tokio::spawn(accept::run(listener, door, config.limits, closed));
-        tokio::spawn(tell_leadership(engine.clone(), closing.subscribe()));
+        tokio::spawn(tell_leadership(engine.clone(), elections, closing.subscribe()));
         tokio::spawn(tell_health(engine, health.clone(), serving, closing.subscribe()));
         Ok(Self { address, closing, accepting, health })
     }
@@ -272,8 +273,8 @@ async fn tell_health(
     }
 }
 
-/// Says who leads, whenever that changes, and when the node has stopped by itself.
-async fn tell_leadership(engine: Engine, mut closing: watch::Receiver<bool>) {
+/// Says who leads, whenever that changes, and when the node has stopped by itself. That this one does is audited.
+async fn tell_leadership(engine: Engine, audit: Audit, mut closing: watch::Receiver<bool>) {
     let mut leadership = engine.replicator().leadership();
     let mut told = None;
     loop {
@@ -288,7 +289,10 @@ async fn tell_leadership(engine: Engine, mut closing: watch::Receiver<bool>) {
         let leads = now.leader.map(|leader| (now.term, leader.node, leader.address));
         if leads != told {
             match &leads {
-                Some((term, node, _)) if now.is_self => tracing::info!(%term, %node, "this node leads"),
+                Some((term, node, _)) if now.is_self => {
+                    tracing::info!(%term, %node, "this node leads");
+                    audit.elected(node.get(), term.get());
+                }
                 Some((term, node, address)) => tracing::info!(%term, %node, address, "another node leads"),
                 None => tracing::warn!("nobody leads"),
             }
