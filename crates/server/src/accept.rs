@@ -43,6 +43,7 @@ use crate::audit::Audit;
 use crate::http::origin::{self, Credentials};
 use crate::http::{headers, refusal};
 use crate::metrics::{Measured, Traffic};
+use crate::reading::Counted;
 use crate::server::Limits;
 use crate::silence::Watched;
 use crate::slow_body::Timely;
@@ -228,9 +229,17 @@ async fn welcome(
         return serve(stream, connection, door, builder, limits, closing).await;
     };
     let handshake = TlsAcceptor::from((*tls.get()).clone()).accept(stream);
-    let Ok(Ok(stream)) = tokio::time::timeout(limits.header_timeout, handshake).await else {
-        door.traffic.handshakes_failed.fetch_add(1, Relaxed);
-        return;
+    let stream = match tokio::time::timeout(limits.header_timeout, handshake).await {
+        Ok(Ok(stream)) => stream,
+        failed => {
+            door.traffic.handshakes_failed.fetch_add(1, Relaxed);
+            if let Ok(Err(error)) = failed
+                && let Some(reason) = certificates::refused(&error)
+            {
+                door.audit.refused(peer.ip(), reason);
+            }
+            return;
+        }
     };
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let names = certificate.map(certificates::names).unwrap_or_default();
@@ -293,9 +302,10 @@ async fn answer(
         Ok(place) => {
             request.extensions_mut().insert(Peer(connection.peer));
             let is_endless = ENDLESS.contains(&request.uri().path());
+            let allowance = place.allowance();
             let request = request.map(|body| match is_endless {
-                true => Body::new(body),
-                false => Body::new(Timely::new(body, limits.patience)),
+                true => Body::new(Counted::messages(body, allowance)),
+                false => Body::new(Counted::whole(Timely::new(body, limits.patience), allowance)),
             });
             (door.router.oneshot(request).instrument(traced.span.clone()).await?, Some(place))
         }
@@ -340,8 +350,7 @@ fn blame(headers: &mut HeaderMap) {
 fn admitted(door: &Door, connection: &Connection, request: &mut Request<Incoming>) -> Result<Place, Problem> {
     let path = request.uri().path();
     if rules::is_open(path) {
-        let stranger = network(connection.peer.ip()).to_string();
-        return door.lobby.enter(stranger.into());
+        return door.lobby.enter(fairness::stranger(connection.peer.ip()));
     }
     let is_on = door.authentication.is_on();
     let credentials = if is_on { Credentials::Asked } else { Credentials::None };

@@ -4,12 +4,15 @@
 //! ```text
 //!  an action   ──▶ AdminAction, acknowledged ──▶ the action ──▶ AdminActionDone, or ...Failed with the reason    (no event: it is not done)
 //!                                                          └──▶ AdminActionAbandoned: whoever asked did not wait for its end
+//!  leadership  ──▶ LeaderElected, by whoever leads from now on, which is also how a TransferLeader that went well ends
 //!  a stranger  ──▶ counted; now and then an event with how many more there were
 //! ```
 //!
 //! Invariants
-//! - Nothing of a request is in it but its call and the names it has to be allowed for; nothing of a credential is.
-//! - An action that begun and did not end in it is one of which nobody knows: the process, or its leadership, ended first.
+//! - Nothing of a request is in it but its call and the names of what it is about, cut where they are too long; nothing of a
+//!   credential is.
+//! - An action that begun and did not end in it before somebody else leads is one of which nobody knows: the process, or its
+//!   leadership, ended first.
 //! - Whatever strangers do, there is at most one event of theirs in a while.
 //!
 //! Must not know: who may do what.
@@ -19,16 +22,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gapless_api::{Problem, ProblemKind};
+use gapless_api::{Problem, ProblemKind, v1};
 use gapless_engine::partition::{Definition, Outcome, Write};
 use gapless_engine::types::{IdempotencyKey, Name, WorkspaceId};
-use gapless_engine::{Engine, WriteError, WriteOptions};
+use gapless_engine::{Engine, WriteOptions};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::access::rules::{Rule, Scope};
+use crate::access::rules::{Asked, Rule, Scope};
 use crate::access::{Caller, SYSTEM};
 
 /// Where the audit is, in the namespace of the node.
@@ -37,11 +40,17 @@ const WORKSPACE: u64 = 1;
 const WRITER: &str = "audit";
 /// How long an action waits for its event.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it waits between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Why whoever does not lead writes nothing.
+const NOT_LEADER: &str = "NOT_LEADER";
 /// Events of strangers that are written at once, and how long it takes until one more is.
 const BURST: u32 = 20;
 const REFILL: Duration = Duration::from_secs(5);
 /// Events that nobody waits for and that wait to be written.
 const WAITING: usize = 32;
+/// Longest name of something that is told, in characters: a request may be wrong, and say anything.
+const MAX_NAME_CHARS: usize = 256;
 
 /// What became of what strangers did.
 #[derive(Debug, Default)]
@@ -104,22 +113,10 @@ impl Audit {
     ///
     /// # Errors
     /// If it cannot be written down.
-    pub(crate) async fn begin(
-        &self,
-        caller: &Caller,
-        rule: &Rule,
-        scope: &Scope<'_>,
-    ) -> Result<Begun, Problem> {
+    pub(crate) async fn begin<M: Asked>(&self, caller: &Caller, message: &M) -> Result<Begun, Problem> {
         let Some(kept) = &self.0 else { return Ok(Begun::unaudited()) };
-        let event = json!({
-            "principal": caller.principal.name,
-            "address": caller.peer.ip().to_string(),
-            "call": rule.call,
-            "namespace": match scope {
-                Scope::Namespace(name) => Value::from(&**name),
-                _ => Value::Null,
-            },
-        });
+        let rule = M::RULE;
+        let event = action(caller, message);
         let number = match written(&kept.engine, "AdminAction", &event).await {
             Ok(number) => Some(number),
             // It is the business of this node alone, and the audit is where the leader is: the node's own lines have to do.
@@ -136,6 +133,15 @@ impl Audit {
         };
         let (audit, principal) = (self.clone(), caller.principal.name.clone());
         Ok(Begun(Some(Action { audit, kept: kept.clone(), number, principal, call: rule.call })))
+    }
+
+    /// This node leads from now on. It is not waited for.
+    pub(crate) fn elected(&self, node: u64, term: u64) {
+        let Some(kept) = &self.0 else { return };
+        let later = Later { event_type: "LeaderElected", event: json!({"node_id": node, "term": term}) };
+        if kept.later.try_send(later).is_err() {
+            self.1.unwritten.fetch_add(1, Relaxed);
+        }
     }
 
     /// Somebody asked without a credible credential.
@@ -196,6 +202,9 @@ impl Begun {
     pub(crate) async fn ended(mut self, problem: Option<&Problem>) {
         let Some(action) = self.0.take() else { return };
         let Some((event_type, event)) = action.outcome(problem) else { return };
+        if problem.is_none() && action.is_handed_over() {
+            return;
+        }
         // Whoever asked may go away now: how it ended is written all the same.
         let writing = tokio::spawn(async move {
             let Action { audit, kept, .. } = action;
@@ -228,6 +237,11 @@ impl Action {
                 Some(("AdminActionFailed", event))
             }
         }
+    }
+
+    /// Whether it was that somebody else is to lead, and somebody does: whoever that is says so, which is its end.
+    fn is_handed_over(&self) -> bool {
+        self.call == TRANSFER_LEADER && !self.kept.engine.replicator().leadership().borrow().is_self
     }
 
     fn referring_to(&self, number: u64) -> Value {
@@ -266,9 +280,38 @@ impl Bucket {
     }
 }
 
+/// The call after which somebody else leads.
+const TRANSFER_LEADER: &str = <v1::TransferLeaderRequest as Asked>::RULE.call;
+
 /// What concerns one node alone, whoever leads.
 fn is_local(rule: &Rule) -> bool {
-    matches!(rule.call, "Snapshot" | "Backup")
+    matches!(rule.call, "Snapshot" | "Backup" | "RepairPartition")
+}
+
+/// What is written down about an action that is about to be done.
+fn action<M: Asked>(caller: &Caller, message: &M) -> Value {
+    let mut event = json!({
+        "principal": caller.principal.name,
+        "address": caller.peer.ip().to_string(),
+        "call": M::RULE.call,
+        "namespace": Value::Null,
+    });
+    if let Scope::Namespace(name) = message.scope() {
+        event["namespace"] = cut(&name);
+    }
+    for (name, object) in message.objects() {
+        match object.as_str() {
+            Some("") => {}
+            Some(text) => event[name] = cut(text),
+            None if object == 0 => {}
+            None => event[name] = object,
+        }
+    }
+    event
+}
+
+fn cut(name: &str) -> Value {
+    Value::from(name.chars().take(MAX_NAME_CHARS).collect::<String>())
 }
 
 async fn write_later(engine: Engine, mut waiting: mpsc::Receiver<Later>, counters: Arc<AuditCounters>) {
@@ -291,40 +334,98 @@ enum Unwritten {
     Other(Problem),
 }
 
-/// Writes an event, in a namespace that is made when it is first needed. Its number in the audit.
+/// Writes an event. Its number in the audit. What passes by is waited for: a partition that is not up yet, a node that was just elected.
 async fn written(engine: &Engine, event_type: &str, event: &Value) -> Result<u64, Unwritten> {
-    let other = |why: &dyn std::fmt::Display| {
-        let message = format!("this cannot be written to the audit, and is not done without: {why}");
-        Unwritten::Other(Problem::new(ProblemKind::Unavailable, "NOT_AUDITED", message))
+    let until = Instant::now() + PATIENCE;
+    let problem = match key() {
+        Ok(key) => loop {
+            match attempt(engine, key, event_type, event).await {
+                Ok(number) => return Ok(number),
+                Err(problem) if passes_by(engine, &problem) && Instant::now() < until => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(problem) => break problem,
+            }
+        },
+        Err(problem) => problem,
     };
+    if problem.reason == NOT_LEADER {
+        return Err(Unwritten::NotLeader(problem));
+    }
+    let message = format!("this cannot be written to the audit, and is not done without: {problem}");
+    Err(Unwritten::Other(Problem::new(ProblemKind::Unavailable, "NOT_AUDITED", message)))
+}
+
+/// Whether it is worth while to try again in a moment, with the same key.
+fn passes_by(engine: &Engine, problem: &Problem) -> bool {
+    match &*problem.reason {
+        // It was elected, and does not know yet all that was decided before.
+        NOT_LEADER => engine.replicator().leadership().borrow().is_self,
+        "ACTUALIZING" | "UNKNOWN_NAMESPACE" => true,
+        _ => problem.kind == ProblemKind::Exhausted,
+    }
+}
+
+/// Writes an event, in a namespace that is made when it is first needed.
+async fn attempt(
+    engine: &Engine,
+    key: IdempotencyKey,
+    event_type: &str,
+    event: &Value,
+) -> Result<u64, Problem> {
     if engine.namespace(SYSTEM).is_none() {
         let name = Name::new(SYSTEM).expect("the name of the system is a name");
-        let definition = Definition::new(name, NonZeroU16::MIN);
-        engine.define(definition).await.map_err(|error| match Problem::from(error) {
-            problem if problem.reason == "NOT_LEADER" => Unwritten::NotLeader(problem),
-            problem => other(&problem),
-        })?;
+        engine.define(Definition::new(name, NonZeroU16::MIN)).await?;
     }
-    let mut key = [0; IdempotencyKey::BYTES];
-    SystemRandom::new().fill(&mut key).map_err(|_| other(&"the system gives no random numbers"))?;
-    let key = IdempotencyKey::new(key).map_err(|error| other(&error))?;
     let payload = event.to_string();
     let mut write = Write::new(WorkspaceId::new(WORKSPACE), WRITER, event_type);
     write.payload = payload.as_bytes();
-    let options = WriteOptions { patience: PATIENCE };
-    match engine.write(SYSTEM, key, &write, options).await {
-        Ok(acknowledgement) => match &*acknowledgement.outcome {
-            Outcome::Committed(committed) => Ok(committed.workspace_offset.get()),
-            outcome => Err(other(&format_args!("{outcome:?}"))),
-        },
-        Err(WriteError::NotLeader(error)) => Err(Unwritten::NotLeader(error.into())),
-        Err(error) => Err(other(&error)),
+    let acknowledgement = engine.write(SYSTEM, key, &write, WriteOptions { patience: PATIENCE }).await?;
+    match &*acknowledgement.outcome {
+        Outcome::Committed(committed) => Ok(committed.workspace_offset.get()),
+        outcome => Err(Problem::new(ProblemKind::Internal, "INTERNAL", format!("{outcome:?}"))),
     }
+}
+
+fn key() -> Result<IdempotencyKey, Problem> {
+    let internal = |why: String| Problem::new(ProblemKind::Internal, "INTERNAL", why);
+    let mut key = [0; IdempotencyKey::BYTES];
+    let filled = SystemRandom::new().fill(&mut key);
+    filled.map_err(|_| internal("the system gives no random numbers".to_owned()))?;
+    IdempotencyKey::new(key).map_err(|error| internal(error.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Principal;
+
+    fn operator() -> Caller {
+        let peer = ([10, 0, 0, 7], 5).into();
+        Caller { principal: Arc::new(Principal::anybody()), peer, expires: None }
+    }
+
+    #[test]
+    fn an_action_says_what_it_is_about_and_no_more_of_it_than_a_name() {
+        let repair = v1::RepairPartitionRequest {
+            namespace: "shop".to_owned(),
+            partition: 3,
+            any_node: true,
+            ..Default::default()
+        };
+        let told = json!({
+            "principal": "anybody", "address": "10.0.0.7", "call": "RepairPartition",
+            "namespace": "shop", "partition": 3,
+        });
+        assert_eq!(action(&operator(), &repair), told);
+        let lead = v1::TransferLeaderRequest { node_id: 4 };
+        assert_eq!(action(&operator(), &lead)["node_id"], 4);
+        let long = v1::RebuildRequest { namespace: "é".repeat(1 << 20), projection: "p".repeat(1 << 20) };
+        let told = action(&operator(), &long);
+        for name in ["namespace", "projection"] {
+            assert_eq!(told[name].as_str().unwrap().chars().count(), MAX_NAME_CHARS, "{name}");
+        }
+    }
 
     #[test]
     fn strangers_are_counted_when_they_are_many() {

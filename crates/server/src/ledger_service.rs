@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::access::Caller;
-use crate::access::gate::{Gate, allows, caller};
+use crate::access::gate::{Gate, caller};
 use crate::access::rules::{Asked, WRITE_STREAM};
 use crate::call::{Sent, patience, sent, unread, until_over};
 use crate::server::Limits;
@@ -74,10 +74,10 @@ impl Ledger for LedgerService {
     ) -> Result<Response<Self::WriteStreamStream>, Status> {
         let caller = caller(request.extensions())?.clone();
         let calls = self.gate.open_stream(&caller, &WRITE_STREAM)?;
-        let expires = caller.expires.clone();
+        let (gate, expires) = (self.gate.clone(), caller.expires.clone());
         let requests = request.into_inner().map(move |request| {
             let request = request.map_err(|status| unread(&status))?;
-            allows(&caller, v1::WriteRequest::RULE, &request.scope())?;
+            gate.allows(&caller, v1::WriteRequest::RULE, &request.scope())?;
             Ok(request)
         });
         // What was taken before is answered.

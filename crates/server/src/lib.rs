@@ -17,6 +17,7 @@ mod ledger_service;
 mod metrics;
 mod projection_service;
 mod rate;
+mod reading;
 mod security;
 mod server;
 mod silence;

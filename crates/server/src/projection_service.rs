@@ -11,7 +11,7 @@ use gapless_api::{ProjectionCalls, v1};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::access::gate::{Gate, allows, caller};
+use crate::access::gate::{Gate, caller};
 use crate::access::rules::{Scope, WORK};
 use crate::call::{Sent, patience, sent, unread, until_over, until_void};
 use crate::server::Limits;
@@ -39,7 +39,7 @@ impl ProjectionService {
     ) -> Result<Sent<v1::WorkResponse>, Status> {
         let caller = caller(request.extensions())?.clone();
         let calls = self.gate.open_stream(&caller, &WORK)?;
-        let expires = caller.expires.clone();
+        let (gate, expires) = (self.gate.clone(), caller.expires.clone());
         let requests = request.into_inner().map(move |request| {
             let request = request.map_err(|status| unread(&status))?;
             let scope = match &request.request {
@@ -47,7 +47,7 @@ impl ProjectionService {
                 Some(v1::work_request::Request::Hello(hello)) => Scope::Namespace((&hello.namespace).into()),
                 _ => Scope::Something,
             };
-            allows(&caller, &WORK, &scope)?;
+            gate.allows(&caller, &WORK, &scope)?;
             Ok(request)
         });
         let limits = WorkLimits {

@@ -81,6 +81,8 @@ fn too_many() -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     #[test]
@@ -99,5 +101,24 @@ mod tests {
             rates.take(one, later).unwrap();
         }
         rates.take(one, later).unwrap_err();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_a_whole_network_asks_no_more_often_than_who_has_one_address() {
+        let rates = Rates::default();
+        let ask = |address: Ipv6Addr| {
+            let mut extensions = Extensions::new();
+            extensions.insert(Peer((address, 5).into()));
+            rates.caller(&extensions)
+        };
+        let network: Ipv6Addr = "2001:db8::".parse().unwrap();
+        let neighbour: Ipv6Addr = "2001:db8:0:1::".parse().unwrap();
+        for host in 0..u128::from(BURST) {
+            let client = ask(Ipv6Addr::from_bits(network.to_bits() + host)).unwrap();
+            assert_eq!(client.to_string(), network.to_string(), "all of them wait as one client");
+        }
+        let next = ask(Ipv6Addr::from_bits(network.to_bits() + u128::from(BURST)));
+        assert_eq!(next.unwrap_err().reason, "RATE_LIMITED");
+        ask(neighbour).unwrap();
     }
 }

@@ -42,6 +42,8 @@ const MAX_MESSAGE_BYTES: usize = 8 << 20;
 /// Of what all calls together may be, strangers who look whether it serves have this part besides, and at least so many.
 const LOBBY_SHARE: usize = 16;
 const LEAST_LOBBY: usize = 64;
+/// What is read of them at one time, in bytes: the name of a service is all they have to say.
+const LOBBY_BYTES: usize = 1 << 20;
 
 /// Where to listen, and what to bear.
 #[derive(Clone, Debug)]
@@ -73,6 +75,8 @@ pub struct Limits {
     pub calls: usize,
     /// Calls at one time on one connection.
     pub calls_per_connection: u32,
+    /// Bytes of requests that are being read at one time, of which one client has at most half.
+    pub request_bytes: usize,
     /// What one stream of writes has in flight.
     pub in_flight: InFlight,
     /// How long a connection may take to say what it wants, before it is closed.
@@ -94,6 +98,7 @@ impl Default for Limits {
             connections_per_address: 1024,
             calls: 16_384,
             calls_per_connection: 1024,
+            request_bytes: 256 << 20,
             in_flight: InFlight::default(),
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(600),
@@ -208,19 +213,20 @@ impl Server {
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?);
         let router = routes.prepare().into_axum_router().merge(http::router(http)).fallback(http::nowhere);
+        let elections = audit.clone();
         let door = Door {
             router,
             traffic,
             tls: security.tls,
             authentication: security.authentication,
             audit,
-            room: Arc::new(Room::new(config.limits.calls)),
-            lobby: Arc::new(Room::new((config.limits.calls / LOBBY_SHARE).max(LEAST_LOBBY))),
+            room: Arc::new(Room::new(config.limits.calls, config.limits.request_bytes)),
+            lobby: Arc::new(Room::new((config.limits.calls / LOBBY_SHARE).max(LEAST_LOBBY), LOBBY_BYTES)),
         };
         let interval = config.security.reload_interval;
         tokio::spawn(reload::watch(security.sources, interval, reloads, closed.clone()));
         let accepting = tokio::spawn(accept::run(listener, door, config.limits, closed));
-        tokio::spawn(tell_leadership(engine.clone(), closing.subscribe()));
+        tokio::spawn(tell_leadership(engine.clone(), elections, closing.subscribe()));
         tokio::spawn(tell_health(engine, health.clone(), serving, closing.subscribe()));
         Ok(Self { address, closing, accepting, health })
     }
@@ -267,8 +273,8 @@ async fn tell_health(
     }
 }
 
-/// Says who leads, whenever that changes, and when the node has stopped by itself.
-async fn tell_leadership(engine: Engine, mut closing: watch::Receiver<bool>) {
+/// Says who leads, whenever that changes, and when the node has stopped by itself. That this one does is audited.
+async fn tell_leadership(engine: Engine, audit: Audit, mut closing: watch::Receiver<bool>) {
     let mut leadership = engine.replicator().leadership();
     let mut told = None;
     loop {
@@ -283,7 +289,10 @@ async fn tell_leadership(engine: Engine, mut closing: watch::Receiver<bool>) {
         let leads = now.leader.map(|leader| (now.term, leader.node, leader.address));
         if leads != told {
             match &leads {
-                Some((term, node, _)) if now.is_self => tracing::info!(%term, %node, "this node leads"),
+                Some((term, node, _)) if now.is_self => {
+                    tracing::info!(%term, %node, "this node leads");
+                    audit.elected(node.get(), term.get());
+                }
                 Some((term, node, address)) => tracing::info!(%term, %node, address, "another node leads"),
                 None => tracing::warn!("nobody leads"),
             }

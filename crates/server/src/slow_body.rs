@@ -58,19 +58,19 @@ impl Body for Timely {
 }
 
 /// A request that did not come in time.
-pub(crate) fn too_slow() -> Problem {
+fn too_slow() -> Problem {
     let message = "the request was not there in time, and nothing was done";
     Problem::new(ProblemKind::Deadline, "REQUEST_TOO_SLOW", message)
 }
 
-/// Whether that is why there is no body.
-pub(crate) fn is_too_slow(error: &(dyn std::error::Error + 'static)) -> bool {
+/// Why a body was not read to its end, if it was we who gave it up.
+pub(crate) fn given_up(error: &(dyn std::error::Error + 'static)) -> Option<Problem> {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if error.is::<Status>() {
-            return true;
+        if let Some(status) = error.downcast_ref::<Status>() {
+            return Some(Problem::from(status));
         }
         cause = error.source();
     }
-    false
+    None
 }

@@ -82,7 +82,8 @@ fn inspect(keys: Option<&Path>, audience: &str, out: &mut dyn Write) -> Result<(
     let rights = &claims.rights;
     let list = |items: Vec<String>| items.join(" ");
     writeln!(out, "{}", heading("The token says"))?;
-    writeln!(out, "  subject     {}", claims.sub)?;
+    // Whoever made it may have wanted to be looked at on a terminal.
+    writeln!(out, "  subject     {}", claims.sub.escape_debug())?;
     writeln!(out, "  audience    {}", serde_json::to_string(&claims.aud)?)?;
     writeln!(out, "  namespaces  {}", list(rights.namespaces.iter().map(ToString::to_string).collect()))?;
     writeln!(
@@ -90,11 +91,8 @@ fn inspect(keys: Option<&Path>, audience: &str, out: &mut dyn Write) -> Result<(
         "  actions     {}",
         list(rights.actions.iter().map(|action| action.name().to_owned()).collect())
     )?;
-    let end = UNIX_EPOCH.checked_add(Duration::from_secs(claims.exp));
-    let end =
-        end.map_or_else(|| "never".to_owned(), |end| humantime::format_rfc3339_seconds(end).to_string());
-    writeln!(out, "  expires     {end}")?;
-    writeln!(out, "  key         {}", key.as_deref().unwrap_or("-"))?;
+    writeln!(out, "  expires     {}", moment(claims.exp))?;
+    writeln!(out, "  key         {}", key.as_deref().unwrap_or("-").escape_debug())?;
     let Some(keys) = keys else {
         writeln!(out, "whether it is true was not checked: --keys FILE")?;
         return Ok(());
@@ -126,6 +124,29 @@ fn refused(error: &dyn std::fmt::Display) -> Refusal {
     Refusal::new(error.to_string(), "see `gapless token --help` for what is needed")
 }
 
+/// A second since 1970 as people write it, as far as they do.
+fn moment(seconds: u64) -> String {
+    const YEAR_10000: u64 = 253_402_300_800;
+    if seconds >= YEAR_10000 {
+        return "after the year 9999".to_owned();
+    }
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
+}
+
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_second_can_be_shown() {
+        assert_eq!(moment(0), "1970-01-01T00:00:00Z");
+        assert_eq!(moment(253_402_300_799), "9999-12-31T23:59:59Z");
+        for beyond in [253_402_300_800, u64::MAX] {
+            assert_eq!(moment(beyond), "after the year 9999");
+        }
+    }
 }

@@ -187,6 +187,34 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_does_not_know_the_time_believes_no_token() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("keys.json");
+        let key = Key::generate("one", Algorithm::EdDSA).unwrap();
+        std::fs::write(&file, to_file(&[key.to_check_with()])).unwrap();
+        let asked = |clock, ends: u64| {
+            let read = |contents: &crate::access::reload::Contents| {
+                Keys::read(std::str::from_utf8(&contents[0]).unwrap()).map_err(|error| error.to_string())
+            };
+            let keys = Arc::new(Current::new("keys", vec![file.clone()], read).unwrap());
+            let expected = Expected { audience: "gapless".to_owned(), leeway: 30 };
+            let authentication = Authentication::new(Some((keys, expected)), None, clock);
+            let claims = serde_json::json!(
+                {"sub": "till", "aud": "gapless", "exp": ends, "namespaces": ["*"], "actions": ["read"]}
+            );
+            let token = issued(&serde_json::from_value(claims).unwrap(), &key).unwrap();
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+            let connection = Connection { peer: ([127, 0, 0, 1], 5).into(), names: Arc::new([]) };
+            authentication.caller(&headers, &connection).map(|caller| caller.principal.name.clone())
+        };
+        for ends in [4_000_000_000, u64::MAX] {
+            assert_eq!(asked(Clock::default(), ends).unwrap(), "till", "it is good where the time is known");
+            assert_eq!(asked(Clock::unset(), ends).unwrap_err().reason, "TOKEN_EXPIRED", "{ends}");
+        }
+    }
+
+    #[test]
     fn what_is_remembered_is_bounded() {
         let key = Key::generate("one", Algorithm::HS256).unwrap();
         let keys = Arc::new(Keys::read(&to_file(std::slice::from_ref(&key))).unwrap());

@@ -10,6 +10,7 @@
 //! Must not know: whether a certificate is genuine. Whoever made the connection has checked that.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
@@ -74,9 +75,20 @@ pub(crate) fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     names.take(MAX_NAMES).map(str::to_owned).collect()
 }
 
+/// Why a handshake failed, if it is that somebody did not prove who he is, for programs. Whatever else can go wrong says nothing
+/// about whoever is at the other end.
+pub(crate) fn refused(error: &io::Error) -> Option<&'static str> {
+    match error.get_ref()?.downcast_ref()? {
+        rustls::Error::InvalidCertificate(_) => Some("CERTIFICATE_REFUSED"),
+        rustls::Error::NoCertificatesPresented => Some("NO_CERTIFICATE"),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Action;
 
     /// From one seed: files and certificates of any bytes.
     #[test]
@@ -101,7 +113,6 @@ mod tests {
             }
         }
     }
-    use crate::access::Action;
 
     #[test]
     fn names_stand_for_what_the_file_says() {

@@ -14,25 +14,48 @@ use tokio::sync::watch;
 const LOOK: Duration = Duration::from_secs(30);
 
 /// A clock. Clones are the same one.
-#[derive(Clone, Debug, Default)]
-pub struct Clock(Option<watch::Receiver<u64>>);
+#[derive(Clone, Debug)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    /// Whatever this says.
+    Machine(fn() -> SystemTime),
+    /// Seconds since 1970.
+    Told(watch::Receiver<u64>),
+}
+
+impl Default for Clock {
+    /// The machine's.
+    fn default() -> Self {
+        Self(Source::Machine(SystemTime::now))
+    }
+}
 
 impl Clock {
     /// One that is told: seconds since 1970.
     pub fn told_by(seconds: watch::Receiver<u64>) -> Self {
-        Self(Some(seconds))
+        Self(Source::Told(seconds))
     }
 
-    /// Seconds since 1970.
+    /// That of a machine that was never told the time: it stands a second before 1970.
+    #[cfg(test)]
+    pub(super) fn unset() -> Self {
+        Self(Source::Machine(|| UNIX_EPOCH - Duration::from_secs(1)))
+    }
+
+    /// Seconds since 1970. Before that, it is as late as can be, so that everything that ends has ended.
     pub(crate) fn now(&self) -> u64 {
         match &self.0 {
-            Some(told) => *told.borrow(),
-            None => SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |since| since.as_secs()),
+            Source::Machine(now) => {
+                now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |since| since.as_secs())
+            }
+            Source::Told(told) => *told.borrow(),
         }
     }
 
     async fn reach(&self, seconds: u64) {
-        if let Some(mut told) = self.0.clone() {
+        if let Source::Told(mut told) = self.0.clone() {
             // Nobody tells any more: it stays as it is.
             if told.wait_for(|now| *now >= seconds).await.is_err() {
                 std::future::pending::<()>().await;
@@ -86,6 +109,15 @@ mod tests {
         tell.send_replace(102);
         waits.await.unwrap();
         assert!(expiry.is_over());
+    }
+
+    #[tokio::test]
+    async fn a_machine_that_does_not_know_the_time_lets_everything_end() {
+        for ends in [0, 1, 1_800_000_000, u64::MAX] {
+            let expiry = Expiry::new(ends, &Clock::unset());
+            assert!(expiry.is_over(), "{ends}");
+            expiry.over().await;
+        }
     }
 
     #[tokio::test]

@@ -1,12 +1,14 @@
-//! Room for calls, shared out: nobody can have so many at one time that there is none left for others.
+//! Room for calls and for what is read of them, shared out: nobody can have so much at one time that there is none left for others.
 //!
-//! - There is a limit on all calls together.
-//! - One client has at most half of it.
-//! - When three quarters are taken, one client has at most an equal share.
+//! - There is a limit on all calls together, and one on the bytes of all requests that are being read.
+//! - One client has at most half of either.
+//! - When three quarters of the calls are taken, one client has at most an equal share.
 //!
 //! Must not know: what calls do.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,13 +24,23 @@ const SOON: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Room {
     limit: usize,
+    bytes_limit: usize,
     taken: Mutex<Taken>,
+    /// Bytes of requests that are being read.
+    bytes: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    by_client: HashMap<Arc<str>, usize>,
+    by_client: HashMap<Arc<str>, Has>,
+}
+
+/// What one client has: calls, and bytes of them that are being read.
+#[derive(Debug, Default)]
+struct Has {
+    calls: usize,
+    bytes: Arc<AtomicUsize>,
 }
 
 /// The place of a call. Dropped, it is free.
@@ -36,11 +48,13 @@ struct Taken {
 pub(crate) struct Place {
     room: Arc<Room>,
     client: Arc<str>,
+    bytes: Arc<AtomicUsize>,
 }
 
 impl Room {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, taken: Mutex::default() }
+    /// Room for so many calls, and so many bytes of them that are being read.
+    pub(crate) fn new(limit: usize, bytes_limit: usize) -> Self {
+        Self { limit, bytes_limit, taken: Mutex::default(), bytes: AtomicUsize::new(0) }
     }
 
     /// Takes a place.
@@ -49,7 +63,7 @@ impl Room {
     /// If there is none for this client now.
     pub(crate) fn enter(self: &Arc<Self>, client: Arc<str>) -> Result<Place, Problem> {
         let mut taken = self.taken();
-        let has = taken.by_client.get(&client).copied().unwrap_or_default();
+        let has = taken.by_client.get(&client).map_or(0, |has| has.calls);
         let clients = taken.by_client.len() + usize::from(has == 0);
         let most = if taken.all * 4 < self.limit * 3 {
             self.limit.div_ceil(2)
@@ -63,12 +77,22 @@ impl Room {
             return Err(problem.with("limit", "calls").with("maximum", most).after(SOON));
         }
         taken.all += 1;
-        *taken.by_client.entry(client.clone()).or_default() += 1;
-        Ok(Place { room: self.clone(), client })
+        let has = taken.by_client.entry(client.clone()).or_default();
+        has.calls += 1;
+        let bytes = has.bytes.clone();
+        drop(taken);
+        Ok(Place { room: self.clone(), client, bytes })
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// What the request of this call may take while it is read.
+    pub(crate) fn allowance(&self) -> Allowance {
+        Allowance { room: self.room.clone(), of_client: self.bytes.clone(), held: 0 }
     }
 }
 
@@ -77,30 +101,76 @@ impl Drop for Place {
         let mut taken = self.room.taken();
         taken.all -= 1;
         if let Some(has) = taken.by_client.get_mut(&self.client) {
-            *has -= 1;
-            if *has == 0 {
+            has.calls -= 1;
+            if has.calls == 0 {
                 taken.by_client.remove(&self.client);
             }
         }
     }
 }
 
+/// Bytes of one request that are being read. Dropped, they are given back.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    room: Arc<Room>,
+    of_client: Arc<AtomicUsize>,
+    held: usize,
+}
+
+impl Allowance {
+    /// So many bytes are held from now on.
+    ///
+    /// # Errors
+    /// If that is more than there is room for, in all or for one client.
+    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), Problem> {
+        let before = std::mem::replace(&mut self.held, bytes);
+        let Some(more) = bytes.checked_sub(before) else {
+            self.give_back(before - bytes);
+            return Ok(());
+        };
+        let all = self.room.bytes.fetch_add(more, Relaxed) + more;
+        let of_client = self.of_client.fetch_add(more, Relaxed) + more;
+        let most = self.room.bytes_limit;
+        if all <= most && of_client <= most.div_ceil(2) {
+            return Ok(());
+        }
+        let message = format!(
+            "requests of {of_client} bytes of one client are being read, of {all} in all; come back later"
+        );
+        let problem = Problem::new(ProblemKind::Exhausted, "TOO_MANY_BYTES", message);
+        Err(problem.with("limit", "request_bytes").with("maximum", most).after(SOON))
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.room.bytes.fetch_sub(bytes, Relaxed);
+        self.of_client.fetch_sub(bytes, Relaxed);
+    }
+}
+
+impl Drop for Allowance {
+    fn drop(&mut self) {
+        self.give_back(self.held);
+    }
+}
+
 /// As whom a caller counts: himself if he said who he is, his network otherwise.
 pub(crate) fn client(caller: &Caller, is_known: bool) -> Arc<str> {
-    if is_known {
-        caller.principal.name.as_str().into()
-    } else {
-        network(caller.peer.ip()).to_string().into()
-    }
+    if is_known { caller.principal.name.as_str().into() } else { stranger(caller.peer.ip()) }
+}
+
+/// As whom somebody counts of whom nothing but an address is known.
+pub(crate) fn stranger(address: IpAddr) -> Arc<str> {
+    network(address).to_string().into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Principal;
 
     #[test]
     fn one_client_leaves_room_for_others_and_gives_its_own_back() {
-        let room = Arc::new(Room::new(8));
+        let room = Arc::new(Room::new(8, 0));
         let enter = |client: &str| room.enter(client.into());
         let mut greedy: Vec<Place> = (0..4).map(|_| enter("greedy").unwrap()).collect();
         assert_eq!(enter("greedy").unwrap_err().reason, "TOO_MANY_CALLS");
@@ -116,8 +186,47 @@ mod tests {
     }
 
     #[test]
+    fn one_client_reads_half_of_what_is_read_and_gives_it_back() {
+        let room = Arc::new(Room::new(8, 100));
+        let place = |client: &str| room.enter(client.into()).unwrap();
+        let (greedy, again, other) = (place("greedy"), place("greedy"), place("other"));
+        let [mut first, mut second, mut third] = [&greedy, &again, &other].map(Place::allowance);
+        first.hold(30).unwrap();
+        second.hold(20).unwrap();
+        assert_eq!(second.hold(21).unwrap_err().reason, "TOO_MANY_BYTES");
+        third.hold(49).unwrap();
+        assert_eq!(third.hold(50).unwrap_err().retry_after, Some(SOON), "there are 101 in all");
+        drop(second);
+        third.hold(50).unwrap();
+        first.hold(10).unwrap();
+        assert_eq!(room.bytes.load(Relaxed), 60);
+        drop((first, third));
+        assert_eq!(room.bytes.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn who_has_no_name_counts_as_his_network_and_who_has_one_as_himself() {
+        let caller = |address: &str| Caller {
+            principal: Arc::new(Principal::anybody()),
+            peer: (address.parse::<IpAddr>().unwrap(), 5).into(),
+            expires: None,
+        };
+        for (one, other, is_same) in [
+            ("2001:db8::1", "2001:db8::ffff:2", true),
+            ("2001:db8::1", "2001:db8:0:1::1", false),
+            ("10.0.0.1", "::ffff:10.0.0.1", true),
+            ("10.0.0.1", "10.0.0.2", false),
+        ] {
+            let [one, other] = [one, other].map(caller);
+            assert_eq!(client(&one, false) == client(&other, false), is_same, "{one:?} {other:?}");
+            assert_eq!(stranger(one.peer.ip()) == stranger(other.peer.ip()), is_same, "{one:?} {other:?}");
+            assert_eq!(client(&one, true), client(&other, true));
+        }
+    }
+
+    #[test]
     fn nobody_enters_a_full_room() {
-        let room = Arc::new(Room::new(2));
+        let room = Arc::new(Room::new(2, 0));
         let _places = [room.enter("a".into()).unwrap(), room.enter("b".into()).unwrap()];
         assert_eq!(room.enter("c".into()).unwrap_err().retry_after, Some(SOON));
     }

@@ -34,27 +34,37 @@ impl<C> Gate<C> {
         message: &M,
     ) -> Result<Opened<'_, C>, Problem> {
         let scope = message.scope();
-        if let Err(problem) = decide(&caller.principal, M::RULE, &scope) {
-            self.audit.denied(caller, M::RULE);
-            return Err(problem);
-        }
+        self.decide(caller, M::RULE, &scope)?;
         let begun = match M::RULE.audited {
-            true => self.audit.begin(caller, M::RULE, &scope).await?,
+            true => self.audit.begin(caller, message).await?,
             false => Begun::unaudited(),
         };
         Ok(Opened { calls: &self.calls, begun })
     }
 
-    /// The calls, for a stream of requests each of which is asked for by [`allows`].
+    /// The calls, for a stream of requests each of which is asked for by [`Gate::allows`].
     ///
     /// # Errors
     /// If whoever asks has this right nowhere.
     pub(crate) fn open_stream(&self, caller: &Caller, rule: &Rule) -> Result<&C, Problem> {
-        if let Err(problem) = decide(&caller.principal, rule, &Scope::Something) {
-            self.audit.denied(caller, rule);
-            return Err(problem);
-        }
+        self.decide(caller, rule, &Scope::Something)?;
         Ok(&self.calls)
+    }
+
+    /// Whether a caller may do what a request of a stream asks for, and still is who he was.
+    ///
+    /// # Errors
+    /// If not.
+    pub(crate) fn allows(&self, caller: &Caller, rule: &Rule, scope: &Scope<'_>) -> Result<(), Problem> {
+        if caller.expires.as_ref().is_some_and(Expiry::is_over) {
+            return Err(expired());
+        }
+        self.decide(caller, rule, scope)
+    }
+
+    /// Decides, and has refusals audited.
+    fn decide(&self, caller: &Caller, rule: &Rule, scope: &Scope<'_>) -> Result<(), Problem> {
+        decide(&caller.principal, rule, scope).inspect_err(|_| self.audit.denied(caller, rule))
     }
 }
 
@@ -86,17 +96,6 @@ impl<'a, C> Opened<'a, C> {
     }
 }
 
-/// Whether a caller may do what a request of a stream asks for, and still is who he was.
-///
-/// # Errors
-/// If not.
-pub(crate) fn allows(caller: &Caller, rule: &Rule, scope: &Scope<'_>) -> Result<(), Problem> {
-    if caller.expires.as_ref().is_some_and(Expiry::is_over) {
-        return Err(expired());
-    }
-    decide(&caller.principal, rule, scope)
-}
-
 /// Whoever was known until now.
 pub(crate) fn expired() -> Problem {
     let error = super::tokens::TokenError::Expired;
@@ -110,4 +109,38 @@ pub(crate) fn expired() -> Problem {
 pub(crate) fn caller(extensions: &Extensions) -> Result<&Caller, Problem> {
     let nobody = || Problem::new(ProblemKind::Internal, "NO_CALLER", "a call that came from nowhere");
     extensions.get().ok_or_else(nobody)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+    use crate::access::rules::{WORK, WRITE_STREAM};
+    use crate::access::{Action, Principal, Rights};
+
+    fn caller(namespaces: &[&str], actions: &[Action]) -> Caller {
+        let namespaces = namespaces.iter().map(|pattern| pattern.parse().unwrap()).collect();
+        let rights = Rights { namespaces, actions: actions.to_vec() };
+        let principal = Arc::new(Principal { name: "till".to_owned(), rights });
+        Caller { principal, peer: ([127, 0, 0, 1], 5).into(), expires: None }
+    }
+
+    #[test]
+    fn whoever_may_not_begin_a_stream_or_go_on_with_it_is_in_the_audit() {
+        let gate = Gate::new((), Audit::off());
+        let denied = || gate.audit.counters().denied.load(Relaxed);
+        let reader = caller(&["shop"], &[Action::Read]);
+        for (count, rule) in (1..).zip([&WRITE_STREAM, &WORK]) {
+            assert_eq!(gate.open_stream(&reader, rule).unwrap_err().reason, "PERMISSION_DENIED");
+            assert_eq!(denied(), count, "{}", rule.call);
+        }
+        let writer = caller(&["shop"], &[Action::Write]);
+        gate.open_stream(&writer, &WRITE_STREAM).unwrap();
+        gate.allows(&writer, &WRITE_STREAM, &Scope::Namespace("shop".into())).unwrap();
+        assert_eq!(denied(), 2);
+        gate.allows(&writer, &WRITE_STREAM, &Scope::Namespace("well".into())).unwrap_err();
+        assert_eq!(denied(), 3, "in the middle of a stream");
+    }
 }

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use gapless_api::admin::MAX_DEFINITION_BYTES;
 use gapless_api::{Problem, ProblemKind, v1};
+use serde_json::Value;
 
 use super::Action;
 
@@ -50,6 +51,9 @@ pub(crate) trait Asked {
 
     /// Where the right is needed.
     fn scope(&self) -> Scope<'_>;
+
+    /// What of that is meant, by name, for the audit: a partition, a projection, a node.
+    fn objects(&self) -> Vec<(&'static str, Value)>;
 }
 
 /// For what changes nothing that others rely on, and for what does.
@@ -58,7 +62,7 @@ const fn rule(call: &'static str, action: Action) -> Rule {
 }
 
 macro_rules! rules {
-    ($($call:literal $request:ident $action:ident |$asked:ident| $scope:expr;)*) => {
+    ($($call:literal $request:ident $action:ident |$asked:ident| $scope:expr $(, [$($object:ident),+])?;)*) => {
         $(
             impl Asked for v1::$request {
                 const RULE: &'static Rule = &rule($call, Action::$action);
@@ -66,6 +70,10 @@ macro_rules! rules {
                 fn scope(&self) -> Scope<'_> {
                     let $asked = self;
                     $scope
+                }
+
+                fn objects(&self) -> Vec<(&'static str, Value)> {
+                    vec![$($((stringify!($object), Value::from(self.$object.clone()))),+)?]
                 }
             }
         )*
@@ -109,13 +117,13 @@ rules! {
     "List" ListRequest Read |asked| named(&asked.namespace);
     "Describe" DescribeRequest Read |asked| named(&asked.namespace);
     "ListDeadLetters" ListDeadLettersRequest Read |asked| named(&asked.namespace);
-    "Skip" SkipRequest Admin |asked| named(&asked.namespace);
-    "Pause" PauseRequest Admin |asked| named(&asked.namespace);
-    "Resume" ResumeRequest Admin |asked| named(&asked.namespace);
-    "ReplayDeadLetters" ReplayDeadLettersRequest Admin |asked| named(&asked.namespace);
-    "Rebuild" RebuildRequest Admin |asked| named(&asked.namespace);
-    "Switch" SwitchRequest Admin |asked| named(&asked.namespace);
-    "Audit" AuditRequest Admin |asked| named(&asked.namespace);
+    "Skip" SkipRequest Admin |asked| named(&asked.namespace), [projection, partition, slot];
+    "Pause" PauseRequest Admin |asked| named(&asked.namespace), [projection];
+    "Resume" ResumeRequest Admin |asked| named(&asked.namespace), [projection];
+    "ReplayDeadLetters" ReplayDeadLettersRequest Admin |asked| named(&asked.namespace), [projection];
+    "Rebuild" RebuildRequest Admin |asked| named(&asked.namespace), [projection];
+    "Switch" SwitchRequest Admin |asked| named(&asked.namespace), [projection];
+    "Audit" AuditRequest Admin |asked| named(&asked.namespace), [projection];
 
     "ApplyNamespace" ApplyNamespaceRequest Admin |asked| defined(&asked.definition);
     "GetNamespace" GetNamespaceRequest Read |asked| named(&asked.namespace);
@@ -129,15 +137,15 @@ rules! {
         0 => Scope::Something,
         _ => Scope::Each(asked.targets.iter().map(|target| target.namespace.as_str()).collect()),
     };
-    "FreezePartition" FreezePartitionRequest Admin |asked| named(&asked.namespace);
-    "ThawPartition" ThawPartitionRequest Admin |asked| named(&asked.namespace);
-    "RepairPartition" RepairPartitionRequest Admin |_asked| Scope::Everything;
+    "FreezePartition" FreezePartitionRequest Admin |asked| named(&asked.namespace), [partition];
+    "ThawPartition" ThawPartitionRequest Admin |asked| named(&asked.namespace), [partition];
+    "RepairPartition" RepairPartitionRequest Admin |_asked| Scope::Everything, [namespace, partition, source, node];
     "Snapshot" SnapshotRequest Admin |_asked| Scope::Everything;
-    "Backup" BackupRequest Admin |_asked| Scope::Everything;
+    "Backup" BackupRequest Admin |_asked| Scope::Everything, [target];
     "ClusterStatus" ClusterStatusRequest Read |_asked| Scope::Something;
-    "AddNode" AddNodeRequest Admin |_asked| Scope::Everything;
-    "RemoveNode" RemoveNodeRequest Admin |_asked| Scope::Everything;
-    "TransferLeader" TransferLeaderRequest Admin |_asked| Scope::Everything;
+    "AddNode" AddNodeRequest Admin |_asked| Scope::Everything, [node_id, address];
+    "RemoveNode" RemoveNodeRequest Admin |_asked| Scope::Everything, [node_id];
+    "TransferLeader" TransferLeaderRequest Admin |_asked| Scope::Everything, [node_id];
 }
 
 /// In the namespace of this name.

@@ -75,8 +75,8 @@ fn show(event: &v1::Event, form: DumpForm, out: &mut dyn Write) -> Result<()> {
             let numbers = pairs(&event.numbers);
             let line = row([
                 &offset,
-                &event.event_type,
-                &event.client_id,
+                &shown(event.event_type.as_bytes()),
+                &shown(event.client_id.as_bytes()),
                 &numbers,
                 &shown(event.payload.trim_ascii_end()),
             ]);

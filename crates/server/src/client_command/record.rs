@@ -6,7 +6,7 @@ use anyhow::Result;
 use gapless_api::json::to_json;
 use gapless_client::{Ledger, v1};
 
-use super::{answer, ask, pairs, value};
+use super::{answer, ask, pairs, shown, value};
 use crate::cli::{DumpForm, RecordCommand};
 use crate::output::{Side, table, write_json_line, write_table};
 
@@ -61,11 +61,11 @@ fn show(records: &[v1::Record], form: DumpForm, out: &mut dyn Write) -> Result<(
             for record in records {
                 rows.add_row([
                     record.record_id.to_string(),
-                    record.record_type.clone(),
+                    shown(record.record_type.as_bytes()),
                     if record.active { "active" } else { "inactive" }.to_owned(),
                     record.created_at_offset.to_string(),
                     record.changed_at_offset.to_string(),
-                    pairs(record.fields.iter().map(|(name, field)| (name, value(field)))),
+                    pairs(record.fields.iter().map(|(name, field)| (shown(name.as_bytes()), value(field)))),
                 ]);
             }
             Ok(write_table(out, &rows)?)

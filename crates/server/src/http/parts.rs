@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 use prost::Message;
 use serde_json::Value;
 
-use crate::slow_body::{is_too_slow, too_slow};
+use crate::slow_body::given_up;
 
 /// Longest body that is read, in bytes: a write of 4 MiB, with what JSON and base64 add to it.
 const MAX_BODY_BYTES: usize = 8 << 20;
@@ -85,10 +85,9 @@ pub(super) async fn text(request: Request) -> Result<String, Problem> {
     }
     let bytes = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES).await;
     let bytes = bytes.map_err(|error| {
-        if is_too_slow(&error) {
-            return too_slow();
-        }
-        Problem::violation("body", format!("is longer than {MAX_BODY_BYTES} bytes, or broke off"))
+        let broken_off =
+            || Problem::violation("body", format!("is longer than {MAX_BODY_BYTES} bytes, or broke off"));
+        given_up(&error).unwrap_or_else(broken_off)
     })?;
     String::from_utf8(bytes.into()).map_err(|_| Problem::violation("body", "is not UTF-8"))
 }

@@ -1,9 +1,13 @@
 //! What is administered and who was refused is written down, in order and for good; and strangers cannot fill the disk with it.
 
+use bytes::Bytes;
+use gapless_api::v1;
+use prost::Message;
 use serde_json::Value;
+use tonic::Code;
 
 use crate::support::{Secured, until};
-use crate::wire::{http1, request};
+use crate::wire::{framed, grpc, http1, request};
 
 /// The audit, as those who administer everything read it.
 fn audit(server: &Secured) -> Vec<(String, Value)> {
@@ -122,6 +126,58 @@ async fn how_an_action_ended_is_behind_it_in_the_audit() {
         let [(number, _), (_, (_, end))] = pair else { panic!("an action without an end") };
         assert_eq!(end["action"], *number, "it says which action has ended");
     }
+}
+
+/// Streams that somebody may not begin, or may not go on with: the call, the actions of his token, what he sends.
+fn streams() -> [(&'static str, &'static str, Bytes); 4] {
+    let write = v1::WriteRequest { namespace: "well".to_owned(), ..Default::default() };
+    let hello = v1::WorkHello { namespace: "well".to_owned(), ..Default::default() };
+    let work = v1::WorkRequest { request: Some(v1::work_request::Request::Hello(hello)) };
+    let (write, work) = (framed(&write.encode_to_vec()), framed(&work.encode_to_vec()));
+    [
+        ("Ledger/WriteStream", "read", write.clone()),
+        ("Projections/Work", "read", work.clone()),
+        ("Ledger/WriteStream", "write", write),
+        ("Projections/Work", "work", work),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_may_not_begin_a_stream_or_go_on_with_it_is_in_the_audit() {
+    let server = Secured::start();
+    let mut expected = Vec::new();
+    for (number, (call, actions, body)) in (0..).zip(streams()) {
+        let principal = format!("till-{number}");
+        let bearer = format!("Bearer {}", server.token(&principal, "shop", actions));
+        let path = format!("/gapless.v1.{call}");
+        let answer = grpc(&server, None, &path, &[("authorization", &bearer)], body).await.unwrap();
+        assert_eq!(answer.code, Code::PermissionDenied, "{call} with {actions}: {answer:?}");
+        expected.push((principal, call.split_once('/').unwrap().1.to_owned()));
+    }
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let denied = || -> Vec<_> {
+        let all = audit(&server).into_iter().filter(|(name, _)| name == "PermissionDenied");
+        all.map(|(_, event)| (text(&event["principal"]), text(&event["call"]))).collect()
+    };
+    until("all of them are there", || denied().len() >= expected.len());
+    // A write of a stream is under the rule of a write.
+    expected[2].1 = "Write".to_owned();
+    assert_eq!(denied(), expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_leads_and_what_was_acted_upon_is_in_the_audit() {
+    let server = Secured::start();
+    until("it leads", || audit(&server).iter().any(|(name, _)| name == "LeaderElected"));
+    let boss = format!("Bearer {}", server.token("boss", "*", "admin"));
+    let freeze = "/v1/namespaces/shop/partitions/1/freeze";
+    let answer = http1(&server, &request("POST", freeze, &[("authorization", &boss)], b"")).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let all = audit(&server);
+    let (_, elected) = all.iter().find(|(name, _)| name == "LeaderElected").unwrap();
+    assert_eq!(elected["node_id"], 1, "{all:#?}");
+    let (_, frozen) = all.iter().find(|(_, event)| event["principal"] == "boss").unwrap();
+    assert_eq!((&frozen["namespace"], &frozen["partition"]), (&"shop".into(), &1.into()), "{all:#?}");
 }
 
 fn kind_of(path: &str) -> &'static str {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use axum::http::Request;
-use bytes::Bytes;
+use axum::http::{HeaderValue, Request};
+use bytes::{BufMut, Bytes, BytesMut};
+use h2::client::ResponseFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -201,5 +202,78 @@ async fn strangers_who_only_look_whether_it_serves_take_no_room_from_others() {
         }
     }
     assert_eq!((open.len(), refused), (32, 68), "half of the lobby is one stranger's");
+    neighbour.leave();
+}
+
+/// The status of an answer, whichever end of it that stands at.
+async fn status(response: ResponseFuture) -> Option<HeaderValue> {
+    let (head, mut body) = response.await.ok()?.into_parts();
+    if let Some(status) = head.headers.get("grpc-status") {
+        return Some(status.clone());
+    }
+    while let Some(Ok(data)) = body.data().await {
+        let _ = body.flow_control().release_capacity(data.len());
+    }
+    body.trailers().await.ok()??.get("grpc-status").cloned()
+}
+
+/// Sends a message but for its last byte.
+async fn all_but_the_last_byte(body: &mut h2::SendStream<Bytes>, bytes: usize) {
+    let mut message = BytesMut::new();
+    message.put_u8(0);
+    message.put_u32(u32::try_from(bytes).unwrap());
+    message.put_bytes(7, bytes - 1);
+    let mut left = message.freeze();
+    while !left.is_empty() {
+        body.reserve_capacity(left.len().min(1 << 16));
+        match std::future::poll_fn(|context| body.poll_capacity(context)).await {
+            Some(Ok(room)) => body.send_data(left.split_to(room.min(left.len())), false).unwrap(),
+            // It was broken off; the answer says why.
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_never_end_take_so_much_memory_and_no_more() {
+    let server = Secured::start_with(&[("GAPLESS_SERVER__REQUEST_BYTES", "32MiB")]);
+    let neighbour = Neighbour::at(&server);
+    let memory = server.memory();
+    let token = format!("Bearer {}", server.token("greedy", "shop", "read,write"));
+    // Half of what is read at one time is one client's; and strangers have nothing to say that is long.
+    for (path, bytes, most) in [
+        ("/gapless.v1.Ledger/Write", 6 << 20, 2),
+        ("/gapless.v1.Ledger/WriteStream", 6 << 20, 2),
+        ("/grpc.health.v1.Health/Check", 3 << 20, 0),
+    ] {
+        let mut calls = tokio::task::JoinSet::new();
+        let mut sender = http2(&server, None).await.unwrap();
+        for _ in 0..64 {
+            sender = timeout(LONG, sender.ready()).await.unwrap().unwrap();
+            let request = Request::post(format!("https://{}{path}", server.address))
+                .header("content-type", "application/grpc")
+                .header("authorization", &token);
+            let (response, mut body) = sender.send_request(request.body(()).unwrap(), false).unwrap();
+            calls.spawn(async move {
+                let mut answered = Box::pin(status(response));
+                tokio::select! {
+                    status = &mut answered => Err(status),
+                    () = all_but_the_last_byte(&mut body, bytes) => Ok((answered, body)),
+                }
+            });
+        }
+        let (mut held, mut refused) = (Vec::new(), 0);
+        while let Some(call) = timeout(LONG, calls.join_next()).await.unwrap() {
+            match call.unwrap() {
+                Ok(call) => held.push(call),
+                Err(status) => {
+                    assert_eq!(status.as_ref().map(HeaderValue::as_bytes), Some(&b"8"[..]), "{path}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(held.len() <= most && refused >= 64 - most, "{path}: {} are held", held.len());
+        server.memory_is_as_before(memory, path);
+    }
     neighbour.leave();
 }

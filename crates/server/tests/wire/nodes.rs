@@ -9,15 +9,17 @@ use std::time::Duration;
 use gapless_api::OtherNodes;
 use gapless_client::{Client, Error, Ledger, Options, Retry, v1};
 use gapless_consensus::network::switchboard::Switchboard;
-use gapless_consensus::{ClusterId, Members, NodeId, Start};
+use gapless_consensus::{ClusterId, Members, NodeId, Settings, Start};
 use gapless_engine::{Config as EngineConfig, Engine};
-use gapless_server::{Config, Server};
+use gapless_server::{Config, Security, Server};
 
 use crate::support::sale;
 
-struct Cluster {
+pub(crate) struct Cluster {
     board: Switchboard,
     dir: tempfile::TempDir,
+    security: Security,
+    consensus: Settings,
     nodes: Vec<(u64, SocketAddr, Engine, Server)>,
 }
 
@@ -28,8 +30,18 @@ fn free() -> SocketAddr {
 
 impl Cluster {
     async fn found(count: u64) -> Self {
+        Self::found_with(count, Security::default(), Settings::default()).await
+    }
+
+    /// Nodes that protect themselves like this, and are in no hurry to lead.
+    pub(crate) async fn secured(count: u64, security: Security) -> Self {
+        let calm = Settings { election_timeout: Duration::from_secs(2), ..Settings::default() };
+        Self::found_with(count, security, calm).await
+    }
+
+    async fn found_with(count: u64, security: Security, consensus: Settings) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut cluster = Self { board: Switchboard::new(7), dir, nodes: Vec::new() };
+        let mut cluster = Self { board: Switchboard::new(7), dir, security, consensus, nodes: Vec::new() };
         let addresses: Vec<SocketAddr> = (0..count).map(|_| free()).collect();
         let members = (1..).zip(&addresses).map(|(node, address)| (NodeId::new(node), address.to_string()));
         let members = Members::voting(members).unwrap();
@@ -46,14 +58,15 @@ impl Cluster {
         let board = self.board.clone();
         config.attach = Some(Arc::new(move |inbound| board.attach(id, inbound)));
         config.cluster = Some(ClusterId::from_bytes(*b"the cluster's id"));
-        config.consensus.seed = node;
+        config.consensus = Settings { seed: node, ..self.consensus };
         let engine = Engine::open(config).await.unwrap();
-        let config = Config { other_nodes: OtherNodes::Reachable, ..Config::new(address) };
+        let security = self.security.clone();
+        let config = Config { other_nodes: OtherNodes::Reachable, security, ..Config::new(address) };
         let server = Server::start(engine.clone(), config).await.unwrap();
         self.nodes.push((node, address, engine, server));
     }
 
-    fn address(&self, node: u64) -> String {
+    pub(crate) fn address(&self, node: u64) -> String {
         self.nodes.iter().find(|(id, ..)| *id == node).unwrap().1.to_string()
     }
 
@@ -79,7 +92,19 @@ impl Cluster {
         panic!("node {node} does not come to be as wanted");
     }
 
-    async fn stop(self) {
+    /// Polls until one of the nodes leads.
+    pub(crate) async fn leader(&self) -> u64 {
+        for _ in 0..3000 {
+            let leads = |engine: &Engine| engine.replicator().leadership().borrow().is_ready();
+            if let Some((node, ..)) = self.nodes.iter().find(|(_, _, engine, _)| leads(engine)) {
+                return *node;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("nobody leads");
+    }
+
+    pub(crate) async fn stop(self) {
         for (_, _, engine, server) in self.nodes {
             server.stop().await;
             engine.close().await;
