@@ -152,21 +152,16 @@ async fn take_partition(
         taken.rolled.insert(partition);
     }
     let dir = taken.places.partition_dir(&node.catalog_file.partitions_dir(), partition);
-    let log = open_log(node, dir.join("log")).await;
-    let log = match log {
-        Ok(log) if first == 1 || log.next().get() >= first => Some(log),
-        Err(fault) if first == 1 => return Err(fault),
-        // It has lost what it was said to have. It stays as it is, and is installed anew from another node.
-        lost => {
-            let why =
-                lost.map_or_else(|fault| fault.to_string(), |log| format!("it ends before {}", log.next()));
-            node.alarm(format!(
-                "partition {partition} cannot be rolled forward behind outcome {}: {why}",
-                first - 1
-            ));
-            None
-        }
-    };
+    let log = open_log(node, dir.join("log")).await?;
+    // One that has lost what it was said to have stays as it is, and is installed anew from another node.
+    let is_lost = first > 1 && log.next().get() < first;
+    if is_lost {
+        let (end, wanted) = (log.next().get() - 1, first - 1);
+        node.alarm(format!(
+            "partition {partition} cannot be rolled forward: it ends at outcome {end}, not {wanted}"
+        ));
+    }
+    let log = Some(log).filter(|_| !is_lost);
     let mut appending = Appending { node, partition, log, next: first };
     while appending.next <= last {
         let (mut records, mut bytes) = (Vec::new(), 0);
