@@ -23,7 +23,9 @@ use crate::message::{EntryId, Received};
 
 const NAME: &str = "snapshot.received";
 /// Longer than any header.
-const MAX_HEADER_BYTES: u32 = (1 << 20) + MAX_HELD_BYTES as u32;
+const MAX_HEADER_BYTES: u32 = 2 << 20;
+const _: () =
+    assert!(MAX_HELD_BYTES + (1 << 20) <= MAX_HEADER_BYTES as usize, "a header fits with what is held");
 
 /// The bytes of a snapshot as they travel, in parts of limited length.
 pub type SnapshotStream = BoxStream<'static, Result<Bytes, MachineFault>>;
