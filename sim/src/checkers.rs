@@ -30,7 +30,7 @@ use self::idem_1::{Idem1, Used};
 use self::num_1::Num1;
 use self::num_3::{Num3, Seen};
 use self::ord_1::{Ord1, Wrong};
-use self::wm_1::{Moment, Wm1};
+use self::wm_1::Wm1;
 use crate::findings::Findings;
 use crate::sometimes::{Situation, Sometimes};
 use crate::world::life::Life;
@@ -92,17 +92,16 @@ impl Checkers {
             let leadership = engine.replicator().leadership().borrow().clone();
             let progress = *engine.replicator().progress().borrow();
             let partitions = engine.partitions();
-            let installed = engine.replicator().statistics().snapshots_installed;
-            let moment = Moment { life: life.number, installed, repairs: 0, now: world.trace.millis() };
+            let has_installed = engine.replicator().statistics().snapshots_installed > 0;
             let mut state = self.state();
             self.tell("ELECTION", state.election.look(node, &leadership));
             self.tell("WM-1", state.wm_1.look_at_log(node, life.number, progress));
             for report in &partitions {
-                self.tell("WM-1", state.wm_1.look(node, moment, report));
+                self.tell("WM-1", state.wm_1.look(node, life.number, report));
                 self.saw_partition(world, node, report);
             }
             drop(state);
-            self.tell("TRUNC-1", trunc_1::check(node, progress, &partitions));
+            self.tell("TRUNC-1", trunc_1::check(node, progress, has_installed, &partitions));
             if progress.first_kept.is_some_and(|first| first.get() > 1) {
                 self.sometimes.saw(Situation::LogCut);
             }

@@ -107,13 +107,8 @@ impl Seat {
             names.sort_unstable();
             names.into_iter().map(|name| dir.join(name)).collect()
         };
-        let stores = below(PathBuf::from(format!("node-{node}")))
-            .into_iter()
-            .filter(|dir| {
-                dir.file_name().is_some_and(|name| name.to_string_lossy().starts_with("partitions-"))
-            })
-            .flat_map(&below)
-            .map(|partition| partition.join("store"));
+        let partitions = below(PathBuf::from(format!("node-{node}/partitions")));
+        let stores = partitions.into_iter().map(|partition| partition.join("store"));
         let mut files: Vec<PathBuf> = stores
             .flat_map(|store| {
                 memory.list(&store).unwrap_or_default().into_iter().map(move |name| store.join(name))

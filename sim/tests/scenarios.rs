@@ -24,6 +24,7 @@ const FOUND: &[(u64, u64, &str)] = &[
     (18, 3, "a projection that failed for a moment dropped out of a log that was too long, for good"),
     (45, 3, "a partition that never had anything was taken for one that lost its log"),
     (56, 3, "the same"),
+    (61, 5, "a partition whose disk failed while a snapshot was installed was quarantined"),
     (172, 5, "a snapshot took a partition back behind what it had applied"),
     (289, 3, "a leader with a damaged partition kept leading, and nobody could take its place"),
     (321, 3, "a log that failed ended what was to be dispatched"),

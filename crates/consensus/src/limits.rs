@@ -21,6 +21,9 @@ pub const MAX_BATCH_ENTRIES: u64 = 1024;
 /// Longest piece of a snapshot in one message, in bytes.
 pub const MAX_SNAPSHOT_CHUNK_BYTES: usize = 1 << 20;
 
+/// Longest answer of a machine to what of a snapshot it has, in bytes.
+pub const MAX_HELD_BYTES: usize = 1 << 20;
+
 /// Longest question of one machine to another, in bytes.
 pub const MAX_QUESTION_BYTES: usize = 4096;
 /// Longest answer to it, in bytes: a record of the longest kind, with something in front of it.

@@ -59,10 +59,18 @@ pub trait Machine: Send + Sync + 'static {
     /// restart: the log may be cut behind it. The snapshot can be read until it is dropped; copying may wait until then.
     fn snapshot(&self, at: LogIndex) -> BoxFuture<'static, Result<Arc<dyn SnapshotSource>, MachineFault>>;
 
-    /// Replaces everything by a snapshot that another node made at `at`. Nothing is dispatched meanwhile.
+    /// What of a snapshot at `at` is here already, so that it need not be sent: at most
+    /// [`MAX_HELD_BYTES`](crate::limits::MAX_HELD_BYTES), which mean something to the machine that made the snapshot alone. What is
+    /// said is on stable storage, and stays. Nothing is held if nothing is said.
+    fn held(&self, at: LogIndex) -> BoxFuture<'static, Bytes> {
+        let _ = at;
+        Box::pin(std::future::ready(Bytes::new()))
+    }
+
+    /// Takes in a snapshot that another node made at `at`, without what was said to be held. Nothing is dispatched meanwhile.
     ///
     /// All or nothing: once the future is ready, and after a restart at any later time, [`Machine::resume_after`] is `at` or
-    /// more; if it fails, or the process dies, everything is as it was before, or as after success.
+    /// more; if it fails, or the process dies, it is what it was before, or as after success.
     fn install(
         &self,
         at: LogIndex,
@@ -79,8 +87,9 @@ pub trait Machine: Send + Sync + 'static {
 
 /// A snapshot that can be read, any number of times, until it is dropped.
 pub trait SnapshotSource: Send + Sync + 'static {
-    /// Its bytes from the beginning.
-    fn body(&self) -> Box<dyn SnapshotBody>;
+    /// Its bytes from the beginning, for a receiver that [holds](Machine::held) something already; the same bytes whenever what is
+    /// held is the same.
+    fn body(&self, held: &Bytes) -> Box<dyn SnapshotBody>;
 }
 
 /// The bytes of a snapshot, in pieces.

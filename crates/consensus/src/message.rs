@@ -79,7 +79,7 @@ pub enum Request {
     },
     /// Is your log whole?
     Condition,
-    /// How much of a snapshot have you received?
+    /// How much of a snapshot have you received, and what of it need not be sent?
     SnapshotReceived {
         /// The last entry that it contains.
         snapshot: EntryId,
@@ -125,7 +125,12 @@ pub enum Response {
         last: Option<EntryId>,
     },
     /// To the question how much of a snapshot was received.
-    SnapshotReceived(Received),
+    SnapshotReceived {
+        /// How much of it.
+        received: Received,
+        /// What the machine [holds](crate::Machine::held) of it; what was received came behind the same answer.
+        held: Bytes,
+    },
     /// To what a machine asked: at most [`MAX_ANSWER_BYTES`](crate::limits::MAX_ANSWER_BYTES).
     Answer(Bytes),
 }

@@ -7,6 +7,7 @@
 //! Must not know: tasks, queues, how an order is agreed on.
 
 mod file;
+mod places;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,6 +22,7 @@ pub use file::CatalogFileError;
 pub(crate) use file::{
     CatalogFile, Stored as StoredCatalog, decode as decode_catalog, encode as encode_catalog,
 };
+pub(crate) use places::{DOMAINS, Places, domain_in, number_in, partition_in};
 
 use crate::limits::MAX_NAMESPACES;
 use crate::retention::Domain;
@@ -88,20 +90,6 @@ pub(crate) enum Change {
     Altered,
     /// Nothing.
     Nothing,
-}
-
-/// What is left of a namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Garbage {
-    pub(crate) id: NamespaceId,
-    partitions: u16,
-}
-
-impl Garbage {
-    pub(crate) fn partitions(self) -> impl Iterator<Item = PartitionId> {
-        let namespace = self.id;
-        (0..self.partitions).map(move |index| PartitionId { namespace, index: PartitionIndex::new(index) })
-    }
 }
 
 impl Default for Catalog {
@@ -235,13 +223,26 @@ impl Catalog {
     }
 
     /// Namespaces that were dropped and may still be on disk.
-    pub(crate) fn garbage(&self) -> Vec<Garbage> {
-        let garbage = |(id, partitions): (&NamespaceId, &u16)| Garbage { id: *id, partitions: *partitions };
-        self.garbage.iter().map(garbage).collect()
+    pub(crate) fn garbage(&self) -> Vec<NamespaceId> {
+        self.garbage.keys().copied().collect()
     }
 
     pub(crate) fn forget_garbage(&mut self, namespace: NamespaceId) {
         self.garbage.remove(&namespace);
+    }
+
+    /// What an earlier catalog has, and this one has not, is still on disk.
+    pub(crate) fn keep_garbage_of(&mut self, earlier: &Self) {
+        let dropped = earlier.namespaces.values().map(|namespace| {
+            let partitions = namespace.schema.definition().partitions.get();
+            (namespace.id, partitions)
+        });
+        let garbage = earlier.garbage.iter().map(|(id, partitions)| (*id, *partitions));
+        for (id, partitions) in dropped.chain(garbage) {
+            if !self.namespaces.contains_key(&id) {
+                self.garbage.insert(id, partitions);
+            }
+        }
     }
 
     /// The last entry that is folded into it.

@@ -9,7 +9,7 @@
 //!
 //! Must not know: what commands mean, who waits for outcomes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
@@ -261,6 +261,10 @@ impl Machine for Dispatcher {
         crate::snapshot::take(self.0.clone(), at)
     }
 
+    fn held(&self, at: LogIndex) -> BoxFuture<'static, Bytes> {
+        Box::pin(crate::snapshot::held(self.0.clone(), at))
+    }
+
     fn install(
         &self,
         at: LogIndex,
@@ -274,8 +278,9 @@ impl Machine for Dispatcher {
     }
 }
 
-/// Takes in all partitions that the catalog names, where they stand on disk. What the catalog on disk calls covered is in them.
-pub(crate) async fn reset_partitions(node: &Arc<Node>) {
+/// Takes in all partitions that the catalog names, where they stand on disk. What the catalog on disk calls covered is in them. Marks of
+/// those that a snapshot rolled forward go on from where they were (WM-1).
+pub(crate) async fn reset_partitions(node: &Arc<Node>, rolled: &BTreeSet<PartitionId>) {
     let durable = node.durable.borrow().clone();
     let (covered, ends) = (durable.covered, &durable.ends);
     let catalog = node.catalog();
@@ -292,6 +297,10 @@ pub(crate) async fn reset_partitions(node: &Arc<Node>) {
             };
             slot.set_begun(is_covered);
             slot.require(ends.get(&partition).copied());
+            if let Some(earlier) = node.slot(partition) {
+                let had = node.core().watermarks.marks(partition).and_then(|marks| marks.applied);
+                slot.succeed(&earlier, had.is_some() && !rolled.contains(&partition));
+            }
             let begun = node.workers.run(job).await;
             (slot, begun)
         }
@@ -300,20 +309,24 @@ pub(crate) async fn reset_partitions(node: &Arc<Node>) {
     let mut slots = BTreeMap::new();
     {
         let mut core = node.core();
-        core.reset(&durable);
+        core.reset(&durable, rolled);
         node.set_log_time(core.time);
         for (slot, begun) in begun {
             match begun {
                 // The end of its log is lost. If the replicated log still has what made it, it comes again; its worker finds out.
-                Ok(at) if at.map(|at| at.offset) < slot.required() => {
+                Ok(at)
+                    if at.map(|at| at.offset) < slot.required().max(core.watermarks.applied_of(slot.id)) =>
+                {
                     let from = at.map_or(LogIndex::FIRST, |at| at.index);
                     slot.detach_from(from);
                     core.dispatch.open_unknown(slot.id);
-                    core.watermarks.open_unknown(slot.id, slot.incarnation, from);
+                    core.watermarks.lose_place(slot.id, slot.incarnation, from);
                 }
                 Ok(at) => {
                     core.dispatch.open(slot.id, at.map(|Reach { offset, index }| Resume { offset, index }));
-                    let opened = Opened { applied: at, ..Opened::default() };
+                    // What was rolled forward is on stable storage.
+                    let synced = at.map(|at| at.offset).filter(|_| rolled.contains(&slot.id));
+                    let opened = Opened { applied: at, synced, checkpoint: None };
                     core.watermarks
                         .open(slot.id, slot.incarnation, opened)
                         .expect("NUM-1: every partition is taken in once");
@@ -324,7 +337,7 @@ pub(crate) async fn reset_partitions(node: &Arc<Node>) {
                     let from = covered.and_then(LogIndex::next).unwrap_or(LogIndex::FIRST);
                     slot.detach_from(from);
                     core.dispatch.open_unknown(slot.id);
-                    core.watermarks.open_unknown(slot.id, slot.incarnation, from);
+                    core.watermarks.lose_place(slot.id, slot.incarnation, from);
                 }
             }
             slots.insert(slot.id, slot);

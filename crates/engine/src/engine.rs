@@ -2,6 +2,7 @@
 //!
 //! Must not know: sockets, encodings of an interface.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -216,7 +217,7 @@ impl Engine {
         let (stored, cluster) = founding::read_or_found(&config, &workers).await?;
         let node = Arc::new(Node::new(&config, workers, stored, cluster)?);
         remove_interrupted(&node).await;
-        reset_partitions(&node).await;
+        reset_partitions(&node, &BTreeSet::new()).await;
         start_workers(&node);
         projections::reset_domains(&node);
         projections::start_domains(&node);
@@ -403,8 +404,8 @@ async fn remove_interrupted(node: &Arc<Node>) {
     let job = {
         let node = node.clone();
         move || {
-            let generation = node.generation.load(std::sync::atomic::Ordering::Acquire);
-            removal::remove_generations_behind(&*node.io, &node.catalog_file, generation)
+            let installs = node.durable.borrow().places.installs;
+            removal::remove_beyond(&*node.io, &node.catalog_file.partitions_dir(), installs)
         }
     };
     if let Err(error) = node.workers.run(job).await {

@@ -19,9 +19,10 @@ use gapless_types::mistakes::{Mistake, makes};
 use gapless_types::{LogIndex, PartitionId, PartitionOffset};
 use tokio::task::JoinHandle;
 
-use crate::catalog::{Catalog, StoredCatalog};
+use crate::catalog::{Catalog, partition_in};
 use crate::cutting::Cutting;
 use crate::node::{Core, Durable, Node};
+use crate::projections;
 use crate::removal;
 
 /// How often, and how much.
@@ -142,13 +143,14 @@ pub(crate) async fn keep_catalog(node: &Arc<Node>) {
         }
         // Everything that is dispatched is in the catalog, so it is never behind what is covered.
         let ends = ends(&core, &catalog, &node.durable.borrow().ends);
-        Durable { catalog, covered, time: core.time, domains: node.projections.needs(dispatched), ends }
+        let places = Arc::new(node.durable.borrow().places.of(&catalog));
+        let domains = node.projections.needs(dispatched);
+        Durable { catalog, covered, time: core.time, domains, ends, places }
     };
     if !stored.says_more_than(&node.durable.borrow()) {
         return;
     }
-    let generation = node.generation.load(Ordering::Acquire);
-    write_catalog(node, stored, generation).await;
+    write_catalog(node, stored).await;
 }
 
 /// The last outcome that each partition of the catalog has on stable storage; as it was for one that does not say.
@@ -165,19 +167,13 @@ pub(crate) fn ends(
 }
 
 /// Writes the catalog; everybody who waits for it is told. Whoever calls this holds the turn.
-pub(crate) async fn write_catalog(node: &Arc<Node>, durable: Durable, generation: u64) -> bool {
+pub(crate) async fn write_catalog(node: &Arc<Node>, durable: Durable) -> bool {
     let job = {
         let (node, durable) = (node.clone(), durable.clone());
-        move || {
-            let Durable { catalog, covered, time, domains, ends } = durable;
-            let (catalog, cluster) = ((*catalog).clone(), Some(node.cluster));
-            let stored = StoredCatalog { catalog, covered, time, cluster, generation, domains, ends };
-            node.catalog_file.write(&stored)
-        }
+        move || node.catalog_file.write(&durable.stored(node.cluster))
     };
     match node.workers.run(job).await {
         Ok(()) => {
-            node.generation.store(generation, Ordering::Release);
             node.durable.send_replace(durable);
             true
         }
@@ -188,7 +184,7 @@ pub(crate) async fn write_catalog(node: &Arc<Node>, durable: Durable, generation
     }
 }
 
-/// Removes what snapshots replaced, once the catalog on disk names their directory.
+/// Removes what snapshots replaced, once the catalog on disk names what took its place.
 async fn remove_earlier(node: &Arc<Node>) {
     if !node.has_earlier.swap(false, Ordering::AcqRel) {
         return;
@@ -196,8 +192,10 @@ async fn remove_earlier(node: &Arc<Node>) {
     let job = {
         let node = node.clone();
         move || {
-            let generation = node.generation.load(Ordering::Acquire);
-            removal::remove_generations_before(&*node.io, &node.catalog_file, generation)
+            let is_replaced = |name: &str| node.durable.borrow().places.is_replaced(name);
+            removal::remove_below(&*node.io, &node.catalog_file.partitions_dir(), is_replaced)?;
+            let catalog = node.catalog();
+            catalog.partitions().try_for_each(|partition| projections::drop_removed(&node, partition))
         }
     };
     if let Err(error) = node.workers.run(job).await {
@@ -210,19 +208,22 @@ async fn remove_earlier(node: &Arc<Node>) {
 async fn collect_garbage(node: &Arc<Node>) {
     let durable = node.durable.borrow().catalog.clone();
     for namespace in durable.garbage() {
-        if node.is_closing_down(namespace.id) {
+        if node.is_closing_down(namespace) {
             continue;
         }
         let job = {
             let node = node.clone();
-            let remove = move |partition| removal::remove(&*node.io, &node.partition_dir(partition));
-            move || namespace.partitions().try_for_each(remove)
+            move || {
+                let is_of_it =
+                    |name: &str| partition_in(name).is_some_and(|(id, _)| id.namespace == namespace);
+                removal::remove_below(&*node.io, &node.catalog_file.partitions_dir(), is_of_it)
+            }
         };
         match node.workers.run(job).await {
             Ok(()) => {
                 let _core = node.core();
                 let mut catalog = (*node.catalog()).clone();
-                catalog.forget_garbage(namespace.id);
+                catalog.forget_garbage(namespace);
                 node.catalog.send_replace(Arc::new(catalog));
                 node.keeper.notify_one();
             }

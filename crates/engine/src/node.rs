@@ -4,7 +4,7 @@
 //!
 //! Must not know: what the engine offers to whoever uses it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -18,7 +18,7 @@ use tokio::sync::{Notify, SetOnce, mpsc, watch};
 
 use crate::acks::Acks;
 use crate::admission::Admission;
-use crate::catalog::{Catalog, CatalogFile, StoredCatalog};
+use crate::catalog::{Catalog, CatalogFile, Places, StoredCatalog};
 use crate::counters::Counters;
 use crate::engine::Config;
 use crate::entry::MachineVersion;
@@ -47,8 +47,6 @@ pub(crate) struct Node {
     pub(crate) runtime: Handle,
     pub(crate) partition_options: gapless_partition::Options,
     pub(crate) catalog_file: CatalogFile,
-    /// Where the partitions are; another directory after a snapshot was installed.
-    pub(crate) generation: AtomicU64,
     pub(crate) catalog: watch::Sender<Arc<Catalog>>,
     /// The catalog that is on disk, and up to where everything is in checkpoints.
     pub(crate) durable: watch::Sender<Durable>,
@@ -88,7 +86,7 @@ pub(crate) struct Node {
     pub(crate) taking: Arc<tokio::sync::RwLock<()>>,
     /// Held by whoever repairs a partition: one at a time.
     pub(crate) repairing: tokio::sync::Mutex<()>,
-    /// Whether generations that a snapshot replaced may still be on disk.
+    /// Whether what a snapshot replaced may still be on disk.
     pub(crate) has_earlier: AtomicBool,
 }
 
@@ -104,9 +102,18 @@ pub(crate) struct Durable {
     pub(crate) domains: BTreeMap<Domain, LogIndex>,
     /// The last outcome that each partition had on stable storage: one that has less has lost something.
     pub(crate) ends: BTreeMap<PartitionId, PartitionOffset>,
+    /// Where partitions and domains are.
+    pub(crate) places: Arc<Places>,
 }
 
 impl Durable {
+    /// As the file says it.
+    pub(crate) fn stored(self, cluster: ClusterId) -> StoredCatalog {
+        let Self { catalog, covered, time, domains, ends, places } = self;
+        let (catalog, places) = ((*catalog).clone(), (*places).clone());
+        StoredCatalog { catalog, covered, time, cluster: Some(cluster), domains, ends, places }
+    }
+
     /// Whether the file has to be written for this: time alone matters only for what is covered.
     pub(crate) fn says_more_than(&self, on_disk: &Self) -> bool {
         (&self.catalog, self.covered, &self.domains) != (&on_disk.catalog, on_disk.covered, &on_disk.domains)
@@ -147,10 +154,10 @@ impl Core {
         }
     }
 
-    /// All partitions are taken in anew, with everything that is covered.
-    pub(crate) fn reset(&mut self, durable: &Durable) {
+    /// Partitions are taken in with everything that is covered: those that are rolled forward as they are, all others anew.
+    pub(crate) fn reset(&mut self, durable: &Durable, rolled: &BTreeSet<PartitionId>) {
         self.dispatch = Dispatch::default();
-        self.watermarks = Watermarks::starting_at(durable.covered);
+        self.watermarks.installed(durable.covered, |partition| rolled.contains(&partition));
         self.time = self.time.max(durable.time);
         self.forget_flights();
     }
@@ -193,8 +200,10 @@ impl Node {
         stored: StoredCatalog,
         cluster: ClusterId,
     ) -> Result<Self, OpenError> {
-        let StoredCatalog { catalog, covered, time, generation, domains, ends, .. } = stored;
-        let durable = Durable { catalog: Arc::new(catalog), covered, time, domains, ends };
+        let StoredCatalog { catalog, covered, time, domains, ends, places, .. } = stored;
+        let installs = places.installs;
+        let (catalog, places) = (Arc::new(catalog), Arc::new(places));
+        let durable = Durable { catalog, covered, time, domains, ends, places };
         let runtime = Handle::current();
         let admission = Admission::new(config.admission, config.clock.clone(), config.signal.clone())
             .map_err(|error| OpenError::Configuration(error.to_string()))?;
@@ -208,7 +217,6 @@ impl Node {
             runtime,
             partition_options: config.partitions.clone(),
             catalog_file: CatalogFile::new(config.io.clone(), &config.dir),
-            generation: AtomicU64::new(generation),
             catalog: watch::Sender::new(durable.catalog.clone()),
             dispatched: watch::Sender::new(covered),
             core: Mutex::new(Core::new(&durable)),
@@ -237,7 +245,7 @@ impl Node {
             taking: Arc::default(),
             repairing: tokio::sync::Mutex::default(),
             // The process may have ended before all of them were removed.
-            has_earlier: AtomicBool::new(generation > 0),
+            has_earlier: AtomicBool::new(installs > 0),
         })
     }
 
@@ -269,8 +277,14 @@ impl Node {
 
     /// Where a partition is on disk.
     pub(crate) fn partition_dir(&self, partition: PartitionId) -> PathBuf {
-        let generation = self.generation.load(Ordering::Acquire);
-        self.catalog_file.partitions_dir(generation).join(partition_name(partition))
+        let places = self.durable.borrow().places.clone();
+        places.partition_dir(&self.catalog_file.partitions_dir(), partition)
+    }
+
+    /// Where a domain is on disk.
+    pub(crate) fn domain_dir(&self, domain: &Domain) -> PathBuf {
+        let places = self.durable.borrow().places.clone();
+        places.domain_dir(&self.catalog_file.partitions_dir(), domain)
     }
 
     pub(crate) fn replicator(&self) -> &Arc<dyn Replicator> {

@@ -34,7 +34,7 @@ pub(crate) use answers::Asked;
 pub(crate) use applying::event_of;
 pub(crate) use feed::Feed;
 pub(crate) use registry::{
-    Projections, close_domains, domain_dir, drop_removed, feed_entry, reconcile, reset_domains, start_domains,
+    Projections, close_domains, drop_removed, feed_entry, reconcile, reset_domains, start_domains,
 };
 pub(crate) use request::{DomainRequest, RequestId, encoded_bytes};
 pub(crate) use slot::{DomainSlot, ImageRequest};

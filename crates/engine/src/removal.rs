@@ -1,5 +1,5 @@
-//! Removing from disk what nobody needs any more: a partition that was dropped, the partitions that a snapshot replaced, what an
-//! install that was interrupted had written.
+//! Removing from disk what nobody needs any more: a partition that was dropped, what a snapshot replaced, what an install that was
+//! interrupted had written.
 //!
 //! Invariants
 //! - When something is reported as removed, no crash brings any of it back. Begun again after a crash, a removal comes to its end.
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use gapless_log::io::Io;
 
-use crate::catalog::CatalogFile;
+use crate::catalog::{DOMAINS, number_in};
 
 /// Removes a directory with all that is in it, durably. One that does not exist is removed already.
 pub(crate) fn remove(io: &dyn Io, dir: &Path) -> io::Result<()> {
@@ -24,28 +24,30 @@ pub(crate) fn remove(io: &dyn Io, dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the partitions of all generations before this one.
-pub(crate) fn remove_generations_before(
-    io: &dyn Io,
-    catalog_file: &CatalogFile,
-    generation: u64,
-) -> io::Result<()> {
-    remove_generations(io, catalog_file, |found| found < generation)
+/// Removes those directories in a directory that are to go. They are judged once all are listed: what is made meanwhile is not seen.
+pub(crate) fn remove_below(io: &dyn Io, dir: &Path, goes: impl Fn(&str) -> bool) -> io::Result<()> {
+    let mut found = directories(io, dir)?;
+    found.retain(|name| goes(name));
+    found.into_iter().try_for_each(|name| remove(io, &dir.join(name)))
 }
 
-/// Removes what installs that were interrupted had written: nobody may be at it any more.
-pub(crate) fn remove_generations_behind(
-    io: &dyn Io,
-    catalog_file: &CatalogFile,
-    generation: u64,
-) -> io::Result<()> {
-    remove_generations(io, catalog_file, |found| found > generation)
+/// Removes what installs that were interrupted had written, partitions and domains with higher numbers than this one: nobody may be at
+/// it any more.
+pub(crate) fn remove_beyond(io: &dyn Io, partitions: &Path, installs: u64) -> io::Result<()> {
+    let is_beyond = |name: &str| number_in(name).1 > installs;
+    remove_below(io, partitions, is_beyond)?;
+    for name in directories(io, partitions)? {
+        remove_below(io, &partitions.join(name).join(DOMAINS), is_beyond)?;
+    }
+    Ok(())
 }
 
-fn remove_generations(io: &dyn Io, catalog_file: &CatalogFile, of: impl Fn(u64) -> bool) -> io::Result<()> {
-    let mut found = catalog_file.generations()?;
-    found.retain(|found| of(*found));
-    found.into_iter().try_for_each(|found| remove(io, &catalog_file.partitions_dir(found)))
+/// The directories in one; none if it does not exist.
+fn directories(io: &dyn Io, dir: &Path) -> io::Result<Vec<String>> {
+    match io.list_dirs(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        found => found,
+    }
 }
 
 fn remove_tree(io: &dyn Io, dir: &Path) -> io::Result<()> {

@@ -36,8 +36,6 @@ use thiserror::Error;
 
 use crate::backup::{BackupError, Directory, Manifest, PieceReader, row_of};
 use crate::catalog::{CatalogFile, StoredCatalog};
-use crate::node::partition_name;
-use crate::projections::domain_dir;
 use crate::removal;
 use crate::retention::Domain;
 use crate::verify::{Depth, OnStep, Remedy, Step, VerifyNodeError, hold, verify_node};
@@ -243,9 +241,9 @@ pub fn repair_node(
     }
     let stored = repairing.stored()?;
     let only = options.partition.as_ref().map(|name| name.find(&stored.catalog)).transpose()?;
-    let partitions = CatalogFile::new(io.clone(), dir).partitions_dir(stored.generation);
+    let partitions = CatalogFile::new(io.clone(), dir).partitions_dir();
     for partition in stored.catalog.partitions().filter(|id| only.is_none_or(|only| only == *id)) {
-        let dir = partitions.join(partition_name(partition));
+        let dir = stored.places.partition_dir(&partitions, partition);
         let of_it: Vec<_> = found
             .findings
             .iter()
@@ -271,7 +269,7 @@ pub fn repair_node(
             repairing.heal(&dir.join("log"), options.partitions.log.clone())?;
         }
         for domain in stored.catalog.domains().filter(|domain| domain.partition == partition) {
-            let domain_dir = domain_dir(&dir, &domain);
+            let domain_dir = stored.places.domain_dir(&partitions, &domain);
             if of_it.iter().any(|finding| finding.path.starts_with(&domain_dir)) {
                 repairing.repair_domain(&domain, &domain_dir, step)?;
             }

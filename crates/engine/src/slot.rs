@@ -134,6 +134,13 @@ impl Slot {
         }
     }
 
+    /// It takes the place of another one, as it is or made anew.
+    pub(crate) fn succeed(&self, earlier: &Self, is_anew: bool) {
+        let repairs = earlier.repairs.load(Ordering::Relaxed) + u64::from(is_anew);
+        self.repairs.store(repairs, Ordering::Relaxed);
+        self.reopenings.store(earlier.reopenings.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// It certainly had an outcome when the node was opened.
     pub(crate) fn set_begun(&self, begun: bool) {
         self.begun.store(begun, Ordering::Relaxed);

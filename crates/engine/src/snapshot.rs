@@ -1,48 +1,55 @@
 //! Snapshots: everything a node has at one entry of the replicated log.
 //!
 //! A mark goes through every queue, so that all partitions are caught at the same entry. What is copied is the history alone, the
-//! partition logs (LOG-1): the receiver folds them into state of its own, in a new directory that replaces the old one at once. Of
+//! partition logs (LOG-1), and of it what the receiver does not hold: it appends that, and folds it into the state that it has. Of
 //! domains the state is copied, because their commands are in the replicated log alone.
 //!
 //! ```text
-//!  1 catalog, in the form of its file (4 bytes of length in front)
-//!  2 for each partition, in order: 1 (1), namespace (4), index (2), count of outcomes (8)
-//!     for each outcome: length (4), the record of the partition log
-//!  3 for each domain, in order: 2 (1), version (4), namespace (4), index (2), length of the name (1), name of the projection
+//!  1 version 2 (1); catalog, in the form of its file (4 bytes of length in front)
+//!  2 for each partition, in order: 1 (1), namespace (4), index (2), first outcome that follows (8), last one, 0 for none (8)
+//!     for each outcome in between: length (4), the record of the partition log
+//!  3 for each domain that the receiver has not passed, in order: 2 (1), version (4), namespace (4), index (2), length of the name (1),
+//!     name of the projection
 //!     for each row: 1 (1), length (4), key, length (4), value
 //!     0 (1)
 //! ```
 //!
+//! Invariants
+//! - No outcome behind the entry is in it, whatever a partition has.
+//! - For whoever holds the same it has the same bytes, however often it is read.
+//!
 //! Must not know: how the bytes travel, how an order is agreed on.
 
 mod domains;
+mod holding;
+mod installing;
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use gapless_consensus::{MachineFault, SnapshotBody, SnapshotSource};
-use gapless_log::{Log, Options};
-use gapless_partition::{Direction, View};
-use gapless_types::limits::MAX_READ_BYTES;
-use gapless_types::{LogIndex, NamespaceId, PartitionId, PartitionIndex, PartitionOffset, Position};
+use gapless_partition::{Direction, Fault, View};
+use gapless_types::{LogIndex, PartitionId, PartitionOffset};
 use tokio::sync::oneshot;
 
-use crate::catalog::{StoredCatalog, decode_catalog, encode_catalog};
-use crate::dispatcher::{close_partitions, reset_partitions, start_workers};
+use crate::catalog::encode_catalog;
 use crate::keeper::{self, write_catalog};
-use crate::node::{Durable, Node, partition_name};
-use crate::projections;
-use crate::removal;
+use crate::node::{Durable, Node};
+use crate::retention::Domain;
 use crate::slot::{Mark, Marked};
 use crate::workers::Workers;
-use domains::{Images, NextRow, receive_domain};
+use domains::{Images, NextRow};
+pub(crate) use holding::held;
+use holding::{Holding, last_through};
+pub(crate) use installing::install;
 
 /// Outcomes that are read at once.
 const PAGE: usize = 256;
+
+/// The version of the body.
+const VERSION: u8 = 2;
 
 /// What comes next in a snapshot.
 const PARTITION: u8 = 1;
@@ -50,6 +57,7 @@ const DOMAIN: u8 = 2;
 
 /// A snapshot that is held by views of all partitions.
 struct Held {
+    at: LogIndex,
     catalog: Bytes,
     views: tokio::sync::Mutex<Vec<HeldView>>,
     images: Images,
@@ -100,10 +108,9 @@ pub(crate) fn take(
         .collect();
     // Those that the catalog names: another one would be made by a later entry.
     let images = Images::request(&node, at);
-    let (catalog, cluster) = ((*catalog).clone(), Some(node.cluster));
-    // What domains need and where partition logs end is not the same on two nodes.
-    let (domains, ends) = (BTreeMap::new(), BTreeMap::new());
-    let stored = StoredCatalog { catalog, covered: Some(at), time, cluster, generation: 0, domains, ends };
+    // What domains need, where partition logs end and where they are is not the same on two nodes.
+    let (domains, ends, places) = (BTreeMap::new(), BTreeMap::new(), Arc::default());
+    let stored = Durable { catalog, covered: Some(at), time, domains, ends, places }.stored(node.cluster);
     Box::pin(async move {
         let _taking = taking.map_err(|_| MachineFault::new("another snapshot is being installed"))?;
         // Right after opening all of it is in checkpoints already, and a partition that cannot be opened keeps nobody (ISO-1).
@@ -111,7 +118,7 @@ pub(crate) fn take(
             let coming = |(partition, marked)| HeldView::Coming(partition, marked);
             let views = marks.into_iter().map(coming).collect::<Vec<_>>().into();
             let catalog = encode_catalog(&stored).into();
-            let held = Held { catalog, views, images, workers: node.workers.clone() };
+            let held = Held { at, catalog, views, images, workers: node.workers.clone() };
             return Ok(Arc::new(Shared(Arc::new(held))) as Arc<dyn SnapshotSource>);
         }
         let mut views = Vec::new();
@@ -133,22 +140,21 @@ pub(crate) fn take(
         }
         let turn = node.catalog_turn.lock().await;
         let covered = Some(at).max(node.durable.borrow().covered);
-        let generation = node.generation.load(Ordering::Acquire);
         let durable = {
             let core = node.core();
             // What domains need is as it was: their own states are not made durable by this.
-            let Durable { domains, ends, .. } = node.durable.borrow().clone();
+            let Durable { domains, ends, places, .. } = node.durable.borrow().clone();
             let catalog = node.catalog();
             let ends = keeper::ends(&core, &catalog, &ends);
-            Durable { catalog, covered, time: core.time, domains, ends }
+            Durable { catalog, covered, time: core.time, domains, ends, places }
         };
-        if !write_catalog(&node, durable, generation).await {
+        if !write_catalog(&node, durable).await {
             return Err(MachineFault::new("the catalog cannot be written"));
         }
         drop(turn);
         let (views, catalog) = (views.into(), encode_catalog(&stored).into());
         // States of domains come when they are asked for: a domain that stands still keeps nobody.
-        let held = Held { catalog, views, images, workers: node.workers.clone() };
+        let held = Held { at, catalog, views, images, workers: node.workers.clone() };
         Ok(Arc::new(Shared(Arc::new(held))) as Arc<dyn SnapshotSource>)
     })
 }
@@ -156,18 +162,25 @@ pub(crate) fn take(
 struct Shared(Arc<Held>);
 
 impl SnapshotSource for Shared {
-    fn body(&self) -> Box<dyn SnapshotBody> {
-        Box::new(Body { held: self.0.clone(), part: 0, next: None, rows: NextRow::default() })
+    fn body(&self, held: &Bytes) -> Box<dyn SnapshotBody> {
+        // Whoever says it in another form gets everything.
+        let receiver = Arc::new(Holding::decode(held).unwrap_or_default());
+        let (part, next, whole) = (0, None, BTreeSet::new());
+        Box::new(Body { held: self.0.clone(), receiver, part, next, whole, rows: NextRow::default() })
     }
 }
 
 /// Reads a snapshot from its beginning.
 struct Body {
     held: Arc<Held>,
+    /// What whoever it is for has.
+    receiver: Arc<Holding>,
     /// 0 is the catalog, then one for each partition.
     part: usize,
-    /// The next outcome of the partition that is being read.
-    next: Option<PartitionOffset>,
+    /// What is next of the partition that is being read.
+    next: Option<Next>,
+    /// Partitions that are sent from their first outcome on.
+    whole: BTreeSet<PartitionId>,
     /// The next row of a domain, once all partitions are read.
     rows: NextRow,
 }
@@ -177,16 +190,28 @@ impl SnapshotBody for Body {
         Box::pin(async move {
             if self.part == 0 {
                 self.part = 1;
-                let mut bytes = Vec::new();
+                let mut bytes = vec![VERSION];
                 put_length(&mut bytes, self.held.catalog.len());
                 bytes.extend_from_slice(&self.held.catalog);
                 return Ok(Some(bytes.into()));
             }
             let Some(view) = self.held.view(self.part - 1).await? else {
-                return self.held.images.page(&mut self.rows, &self.held.workers).await;
+                // A domain stays where its partition stays.
+                let is_passed = |domain: &Domain| {
+                    self.receiver.has_passed(domain) && !self.whole.contains(&domain.partition)
+                };
+                return self.held.images.page(&mut self.rows, &self.held.workers, is_passed).await;
             };
-            let from = self.next;
-            let page = self.held.workers.clone().run(move || read_page(&view, from)).await?;
+            let (next, receiver, at) = (self.next, self.receiver.clone(), self.held.at);
+            let partition = view.partition();
+            let read = move || match next {
+                None => begin(&view, &receiver, at).map_err(MachineFault::new),
+                Some(next) => read_page(&view, next, Vec::new()).map_err(MachineFault::new),
+            };
+            let page = self.held.workers.clone().run(read).await?;
+            if page.is_whole {
+                self.whole.insert(partition);
+            }
             self.next = page.next;
             if page.next.is_none() {
                 self.part += 1;
@@ -196,172 +221,53 @@ impl SnapshotBody for Body {
     }
 }
 
-struct Page {
-    bytes: Bytes,
-    next: Option<PartitionOffset>,
+/// What is next of a partition, and how far it goes.
+#[derive(Clone, Copy)]
+struct Next {
+    first: PartitionOffset,
+    last: PartitionOffset,
 }
 
-/// The next outcomes of a partition, with its header in front of the first.
-fn read_page(view: &View, from: Option<PartitionOffset>) -> Result<Page, MachineFault> {
-    let mut bytes = Vec::new();
-    let last = view.applied();
-    if from.is_none() {
-        let partition = view.partition();
-        bytes.push(PARTITION);
-        bytes.extend_from_slice(&partition.namespace.get().to_le_bytes());
-        bytes.extend_from_slice(&partition.index.get().to_le_bytes());
-        bytes.extend_from_slice(&last.map_or(0, PartitionOffset::get).to_le_bytes());
+struct Page {
+    bytes: Bytes,
+    next: Option<Next>,
+    is_whole: bool,
+}
+
+/// The header of a partition, and its first outcomes that the receiver does not have.
+fn begin(view: &View, receiver: &Holding, at: LogIndex) -> Result<Page, Fault> {
+    let partition = view.partition();
+    // Right after opening, or after it was rolled forward, it may have more.
+    let last = last_through(view, at)?;
+    let first = receiver.first_missing(view, last)?;
+    let mut bytes = vec![PARTITION];
+    bytes.extend_from_slice(&partition.namespace.get().to_le_bytes());
+    bytes.extend_from_slice(&partition.index.get().to_le_bytes());
+    bytes.extend_from_slice(&first.get().to_le_bytes());
+    bytes.extend_from_slice(&last.map_or(0, PartitionOffset::get).to_le_bytes());
+    let is_whole = first == PartitionOffset::FIRST;
+    match last.filter(|last| first <= *last) {
+        None => Ok(Page { bytes: bytes.into(), next: None, is_whole }),
+        Some(last) => read_page(view, Next { first, last }, bytes).map(|page| Page { is_whole, ..page }),
     }
-    let from = from.unwrap_or(PartitionOffset::FIRST);
-    let outcomes = view.outcomes(from, PAGE, Direction::Forward).map_err(MachineFault::new)?;
-    let mut next = Some(from);
-    for outcome in &outcomes {
+}
+
+/// The next outcomes of a partition, behind other bytes.
+fn read_page(view: &View, Next { first, last }: Next, mut bytes: Vec<u8>) -> Result<Page, Fault> {
+    let count = usize::try_from(last.get() - first.get() + 1).unwrap_or(PAGE).min(PAGE);
+    let mut next = Some(first);
+    for outcome in view.outcomes(first, count, Direction::Forward)? {
         put_length(&mut bytes, outcome.bytes().len());
         bytes.extend_from_slice(outcome.bytes());
         next = next.and_then(PartitionOffset::next);
     }
-    Ok(Page { bytes: bytes.into(), next: next.filter(|next| last >= Some(*next)) })
+    let next = next.filter(|next| *next <= last).map(|first| Next { first, last });
+    Ok(Page { bytes: bytes.into(), next, is_whole: false })
 }
 
 fn put_length(bytes: &mut Vec<u8>, length: usize) {
     bytes.extend_from_slice(&u32::try_from(length).expect("records are shorter than 4 GiB").to_le_bytes());
 }
 
-/// Replaces everything by a snapshot.
-pub(crate) fn install(
-    node: Arc<Node>,
-    at: LogIndex,
-    body: Box<dyn SnapshotBody>,
-) -> BoxFuture<'static, Result<(), MachineFault>> {
-    Box::pin(async move {
-        let generation = node.generation.load(Ordering::Acquire) + 1;
-        let mut reader = Reader { body, buffer: BytesMut::new(), ended: false };
-        let StoredCatalog { catalog, time, ends, .. } = receive(&node, &mut reader, generation).await?;
-        // A snapshot that is being taken needs the partitions as they are.
-        let _taking = node.taking.write().await;
-        // Until everything is as the snapshot says, nobody else decides what the catalog on disk says.
-        let _turn = node.catalog_turn.lock().await;
-        // The old partitions let go of their files before the new ones take over.
-        projections::close_domains(&node).await;
-        close_partitions(&node).await;
-        let catalog = Arc::new(catalog);
-        let time = time.max(node.core().time);
-        let domains = BTreeMap::new();
-        let durable = Durable { catalog: catalog.clone(), covered: Some(at), time, domains, ends };
-        if !write_catalog(&node, durable, generation).await {
-            return Err(MachineFault::new("the catalog cannot be written"));
-        }
-        node.catalog.send_replace(catalog);
-        node.has_earlier.store(true, Ordering::Release);
-        node.announce(at);
-        reset_partitions(&node).await;
-        start_workers(&node);
-        projections::reset_domains(&node);
-        projections::start_domains(&node);
-        node.keeper.notify_one();
-        Ok(())
-    })
-}
-
-/// Writes all partition logs of a snapshot into the directory of a new generation.
-async fn receive(
-    node: &Arc<Node>,
-    reader: &mut Reader,
-    generation: u64,
-) -> Result<StoredCatalog, MachineFault> {
-    let length = reader.take(4).await?.get_u32_le() as usize;
-    let bytes = reader.take(length).await?;
-    let mut stored = decode_catalog(&bytes).map_err(MachineFault::new)?;
-    if stored.cluster != Some(node.cluster) {
-        return Err(MachineFault::new("the snapshot is of another cluster"));
-    }
-    let dir = node.catalog_file.partitions_dir(generation);
-    clear(node, generation).await?;
-    while let Some(kind) = reader.take_or_end(1).await? {
-        match kind[0] {
-            PARTITION => stored.ends.extend(receive_partition(node, reader, &dir).await?),
-            DOMAIN => receive_domain(node, reader, &dir).await?,
-            _ => return Err(MachineFault::new("the snapshot has a part that nobody knows")),
-        }
-    }
-    Ok(stored)
-}
-
-/// Writes the log of a partition. Where it ends, if it has an outcome.
-async fn receive_partition(
-    node: &Arc<Node>,
-    reader: &mut Reader,
-    dir: &Path,
-) -> Result<Option<(PartitionId, PartitionOffset)>, MachineFault> {
-    let mut header = reader.take(14).await?;
-    let namespace = NamespaceId::new(header.get_u32_le());
-    let partition = PartitionId { namespace, index: PartitionIndex::new(header.get_u16_le()) };
-    let count = header.get_u64_le();
-    let log_dir = dir.join(partition_name(partition)).join("log");
-    let (io, options) = (node.io.clone(), Options::clone(&node.partition_options.log));
-    let open = move || {
-        io.create_dir(&log_dir).map_err(MachineFault::new).and_then(|()| {
-            Log::open(io.clone(), log_dir, options).map(|(log, _)| log).map_err(MachineFault::new)
-        })
-    };
-    let log = node.workers.run(open).await?;
-    let mut next = 1;
-    while next <= count {
-        let (mut records, mut bytes) = (Vec::new(), 0);
-        while records.len() < PAGE && bytes < MAX_READ_BYTES && next + (records.len() as u64) <= count {
-            let length = reader.take(4).await?.get_u32_le() as usize;
-            bytes += length;
-            records.push(reader.take(length).await?);
-        }
-        let (log, first) = (log.clone(), next);
-        next += records.len() as u64;
-        let append = move || {
-            let records: Vec<&[u8]> = records.iter().map(|record| &record[..]).collect();
-            let _synced_at_the_end = log.append(Position::new(first), &records).map_err(MachineFault::new)?;
-            log.flush().map_err(MachineFault::new)
-        };
-        node.workers.run(append).await?;
-    }
-    node.workers
-        .run(move || {
-            log.sync().map_err(MachineFault::new).and_then(|()| log.close().map_err(MachineFault::new))
-        })
-        .await?;
-    Ok(PartitionOffset::new(count).map(|end| (partition, end)))
-}
-
-/// Removes what an interrupted install left behind.
-async fn clear(node: &Arc<Node>, generation: u64) -> Result<(), MachineFault> {
-    let (io, dir) = (node.io.clone(), node.catalog_file.partitions_dir(generation));
-    node.workers.run(move || removal::remove(&*io, &dir)).await.map_err(MachineFault::new)
-}
-
-/// Takes bytes from the pieces of a snapshot.
-struct Reader {
-    body: Box<dyn SnapshotBody>,
-    buffer: BytesMut,
-    ended: bool,
-}
-
-impl Reader {
-    async fn take(&mut self, count: usize) -> Result<Bytes, MachineFault> {
-        self.take_or_end(count).await?.ok_or_else(|| MachineFault::new("the snapshot ends too early"))
-    }
-
-    /// So many bytes; none if there are none at all.
-    async fn take_or_end(&mut self, count: usize) -> Result<Option<Bytes>, MachineFault> {
-        while self.buffer.len() < count && !self.ended {
-            match self.body.next().await? {
-                Some(piece) => self.buffer.extend_from_slice(&piece),
-                None => self.ended = true,
-            }
-        }
-        if self.buffer.len() >= count {
-            return Ok(Some(self.buffer.split_to(count).freeze()));
-        }
-        match self.buffer.is_empty() {
-            true => Ok(None),
-            false => Err(MachineFault::new("the snapshot ends in the middle of a part")),
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

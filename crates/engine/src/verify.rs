@@ -18,7 +18,6 @@ mod backups;
 mod domains;
 mod partitions;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -219,8 +218,8 @@ pub fn verify_node(
     let stored = verify_catalog(io, dir, &names, &mut verified);
     let last = verify_consensus(io, dir, stored.as_ref(), &mut verified, step);
     let looked = partitions::Looking { io, dir, scratch, depth, last };
-    looked.all(stored.as_ref(), &directories, &mut verified, step);
-    verify_names(dir, &names, &directories, stored.as_ref(), &mut verified);
+    looked.all(stored.as_ref(), &mut verified, step);
+    verify_names(dir, &names, &directories, &mut verified);
     Ok(verified)
 }
 
@@ -311,19 +310,11 @@ fn verify_consensus(
 }
 
 /// Files and directories that belong to nobody.
-fn verify_names(
-    dir: &Path,
-    names: &[String],
-    directories: &[String],
-    stored: Option<&StoredCatalog>,
-    verified: &mut Verified,
-) {
+fn verify_names(dir: &Path, names: &[String], directories: &[String], verified: &mut Verified) {
     for name in names.iter().filter(|name| *name != "catalog") {
         verified.left_behind(dir.join(name), "a file that belongs to nobody");
     }
-    let generation = stored.map(|stored| format!("partitions-{}", stored.generation));
-    let known: BTreeSet<&str> = generation.iter().map(String::as_str).chain(["consensus"]).collect();
-    let others = directories.iter().filter(|name| stored.is_some() && !known.contains(name.as_str()));
+    let others = directories.iter().filter(|name| !["partitions", "consensus"].contains(&name.as_str()));
     for name in others {
         verified.left_behind(dir.join(name), "a directory that belongs to nobody");
     }

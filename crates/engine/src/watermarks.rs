@@ -89,8 +89,8 @@ impl Watermarks {
         Self { dispatched, ..Self::default() }
     }
 
-    /// A partition is open, with what it had. Of an incarnation that is known already it may only have more: it was installed from
-    /// a snapshot, or opened again. One that stopped and lost outcomes that were not on stable storage is told of once it has them
+    /// A partition is open, with what it had. Of an incarnation that is known already it may only have more: it was rolled forward by
+    /// a snapshot, or opened again; what is not said of it is as it was. One that stopped and lost outcomes that were not on stable storage is told of once it has them
     /// again: until then nobody may be served from it.
     ///
     /// # Errors
@@ -122,6 +122,24 @@ impl Watermarks {
     /// A partition is there, and nobody knows yet what it has: everything from this index on is needed until [`open`](Self::open) tells.
     pub fn open_unknown(&mut self, partition: PartitionId, incarnation: Incarnation, from: LogIndex) {
         self.partitions.insert(partition, State::unknown(incarnation, from));
+    }
+
+    /// Where a partition stands is not known any more, from this index on, until [`open`](Self::open) tells. What it had stays told.
+    pub fn lose_place(&mut self, partition: PartitionId, incarnation: Incarnation, from: LogIndex) {
+        match self.state(partition, incarnation) {
+            Ok(state) => state.lose_place(from),
+            Err(_) => self.open_unknown(partition, incarnation, from),
+        }
+    }
+
+    /// A snapshot of everything up to an entry was installed: that entry was handed to everybody. Partitions that it rolls forward stay;
+    /// all others are to be opened.
+    pub fn installed(&mut self, at: Option<LogIndex>, rolls_forward: impl Fn(PartitionId) -> bool) {
+        self.partitions.retain(|partition, _| rolls_forward(*partition));
+        self.dispatched = self.dispatched.max(at);
+        self.durable = self.durable.max(at);
+        // What is in the snapshot is durable, and nothing behind it was dispatched.
+        self.not_durable.clear();
     }
 
     /// A partition was dropped. It holds nothing back any more, and late reports of it are stale.
@@ -256,6 +274,12 @@ impl Watermarks {
     #[must_use]
     pub fn marks(&self, partition: PartitionId) -> Option<Marks> {
         self.partitions.get(&partition).map(|state| state.marks)
+    }
+
+    /// The last outcome of a partition, as far as was told.
+    #[must_use]
+    pub fn applied_of(&self, partition: PartitionId) -> Option<PartitionOffset> {
+        self.marks(partition).and_then(|marks| marks.applied)
     }
 
     /// The marks of all partitions that are open.

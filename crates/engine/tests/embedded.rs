@@ -266,7 +266,7 @@ async fn a_dropped_namespace_leaves_nothing_in_its_directory() {
     for number in 0..30 {
         write(&engine, number, &sale(number)).await.unwrap();
     }
-    let partitions = home.path().join("partitions-0");
+    let partitions = home.path().join("partitions");
     let found = || std::fs::read_dir(&partitions).unwrap().count();
     assert_eq!(found(), 3);
     engine.drop_namespace("shop").await.unwrap();

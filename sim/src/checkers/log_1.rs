@@ -32,15 +32,12 @@ pub(crate) fn check(disk: &FaultyIo, node: &Path) -> Result<usize, String> {
 }
 
 fn partitions(io: &dyn Io, node: &Path) -> Result<Vec<PathBuf>, String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", node.display());
-    let mut found = Vec::new();
-    let mut generations = io.list_dirs(node).map_err(failed)?;
-    generations.sort_unstable();
-    for generation in generations.iter().filter(|name| name.starts_with("partitions")) {
-        let dir = node.join(generation);
-        let mut names = io.list_dirs(&dir).map_err(failed)?;
-        names.sort_unstable();
-        found.extend(names.iter().map(|name| dir.join(name)));
-    }
-    Ok(found)
+    let dir = node.join("partitions");
+    let mut names = match io.list_dirs(&dir) {
+        // It never had one.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        found => found.map_err(|error| format!("{}: {error}", dir.display()))?,
+    };
+    names.sort_unstable();
+    Ok(names.into_iter().map(|name| dir.join(name)).collect())
 }

@@ -1,7 +1,7 @@
 //! TRUNC-1: no log entry that some partition, snapshot or follower still needs is ever dropped.
 //!
 //! A node that has cut its replicated log in front of an entry has a snapshot up to there, and every partition of it has everything in
-//! front of it in a checkpoint. A follower that needs what was cut gets a snapshot: that it does is found by LIVE.
+//! front of it in a checkpoint; of what came with a snapshot of another node, on stable storage in its log. A follower that needs what was cut gets a snapshot: that it does is found by LIVE.
 //!
 //! Must not know: who decides where to cut.
 
@@ -10,7 +10,12 @@ use gapless_engine::PartitionReport;
 use gapless_types::LogIndex;
 
 /// Looks at a node.
-pub(crate) fn check(node: NodeId, progress: Progress, partitions: &[PartitionReport]) -> Result<(), String> {
+pub(crate) fn check(
+    node: NodeId,
+    progress: Progress,
+    has_installed: bool,
+    partitions: &[PartitionReport],
+) -> Result<(), String> {
     let Some(cut) = progress.first_kept.and_then(LogIndex::previous) else { return Ok(()) };
     if progress.snapshot < Some(cut) {
         return Err(format!(
@@ -22,7 +27,9 @@ pub(crate) fn check(node: NodeId, progress: Progress, partitions: &[PartitionRep
         // What is applied behind the checkpoint is in front of the cut only if the last of it is. A life that has made no
         // checkpoint yet does not say which one it began with.
         let marks = report.marks;
+        let came_with_a_snapshot = has_installed && marks.synced == marks.applied;
         if marks.checkpoint.is_some()
+            && !came_with_a_snapshot
             && marks.checkpoint < marks.applied
             && marks.applied_index.is_some_and(|index| index <= cut)
         {

@@ -11,45 +11,23 @@ use gapless_engine::watermarks::Marks;
 use gapless_types::PartitionId;
 
 /// A moment in one life of a node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     pub(crate) life: u64,
-    /// Snapshots that it has installed.
-    pub(crate) installed: u64,
     /// Times that the partition was made anew.
     pub(crate) repairs: u64,
-    /// Milliseconds.
-    pub(crate) now: u64,
 }
-
-impl Moment {
-    /// Whether marks may not fall in between.
-    fn is_same_as(&self, other: &Self) -> bool {
-        (self.life, self.installed, self.repairs) == (other.life, other.installed, other.repairs)
-    }
-}
-
-/// A snapshot brings other files, and what the node had is what they have: marks fall then. So long it may take until the node says
-/// that it has installed one.
-const INSTALLING: u64 = 2_000;
 
 /// The marks of the lives that run.
 #[derive(Debug, Default)]
 pub(crate) struct Wm1 {
     marks: BTreeMap<(NodeId, PartitionId), (Moment, Marks)>,
     progress: BTreeMap<NodeId, (u64, Progress)>,
-    /// Marks that fell, and no snapshot is known to be the reason.
-    fallen: BTreeMap<(NodeId, PartitionId), (Moment, String)>,
 }
 
 impl Wm1 {
     /// Looks at a partition of one life of a node.
-    pub(crate) fn look(
-        &mut self,
-        node: NodeId,
-        moment: Moment,
-        report: &PartitionReport,
-    ) -> Result<(), String> {
+    pub(crate) fn look(&mut self, node: NodeId, life: u64, report: &PartitionReport) -> Result<(), String> {
         let (partition, now) = (report.partition, report.marks);
         if now.checkpoint > now.synced {
             return Err(format!("LOG-2: node {node}, partition {partition}: {now:?}"));
@@ -57,23 +35,13 @@ impl Wm1 {
         if !now.are_ordered() {
             return Err(format!("node {node}, partition {partition}: {now:?}"));
         }
-        let place = (node, partition);
         // A partition that is made anew begins anew: its store is thrown away.
-        let moment = Moment { repairs: report.repairs, ..moment };
-        let before = self.marks.insert(place, (moment, now));
-        let same = |(before, _): &(Moment, Marks)| before.is_same_as(&moment);
-        if let Some((_, before)) = before.filter(same)
-            && falls(&before, &now)
-        {
-            let what = format!("node {node}, partition {partition}: {before:?} falls to {now:?}");
-            self.fallen.entry(place).or_insert((moment, what));
-        }
-        match self.fallen.get(&place) {
-            Some((fell, _)) if !fell.is_same_as(&moment) => {
-                self.fallen.remove(&place);
-                Ok(())
+        let moment = Moment { life, repairs: report.repairs };
+        let before = self.marks.insert((node, partition), (moment, now));
+        match before.filter(|(before, _)| *before == moment) {
+            Some((_, before)) if falls(&before, &now) => {
+                Err(format!("node {node}, partition {partition}: {before:?} falls to {now:?}"))
             }
-            Some((fell, what)) if moment.now > fell.now + INSTALLING => Err(what.clone()),
             _ => Ok(()),
         }
     }

@@ -102,10 +102,12 @@ fn the_control_file_has_its_golden_bytes() {
 #[test]
 fn a_snapshot_has_its_golden_bytes() {
     let header = SnapshotHeader::new(&control().identity, control().snapshot);
+    let header = header.behind(&Bytes::from_static(b"held"));
     let encoded = header.encode();
     let expected = format!(
-        "4741504c45535353 a880f475 01 000000 74686520636c757374657227732069 64 05000000 00000000
-         0101000000000000 0200000000000000 0900000000000000 0100000000000000 0400000000000000 0700000000000000 {MEMBERS}"
+        "4741504c45535353 4aa7ff4c 02 000000 74686520636c757374657227732069 64 05000000 00000000
+         0101000000000000 0200000000000000 0900000000000000 0100000000000000 0400000000000000 0700000000000000 {MEMBERS}
+         04000000 68656c64"
     );
     assert_eq!(hex(&encoded), golden(&expected));
     assert_eq!(SnapshotHeader::decode(&encoded), Ok(header));

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::future::{self, BoxFuture, Either};
 use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use openraft::alias::SnapshotOf;
@@ -21,6 +22,7 @@ use openraft::raft::{
 
 use super::{Channel, Link, LinkError, Network, Route};
 use crate::identity::{Identity, NodeId};
+use crate::limits::MAX_HELD_BYTES;
 use crate::message::{EntryId, Received, Request, Response, Vote};
 use crate::raft::{self, Address, Group, RaftVoteValue};
 use crate::settings::Patience;
@@ -80,27 +82,29 @@ impl Peer {
     /// library's turn to wait.
     async fn send_snapshot(&mut self, vote: Vote, data: SnapshotData) -> Result<Vote, RPCError<Group>> {
         let snapshot = data.header().standing.last.expect("a snapshot contains an entry");
-        let mut received = self.ask_received(snapshot).await?;
+        let (mut received, mut held) = self.ask_received(snapshot).await?;
         loop {
-            let outgoing = Outgoing::behind(received, || data.body()).await;
+            let outgoing = Outgoing::behind(received, || data.body(&held)).await;
             let outgoing = outgoing.map_err(|fault| RPCError::Network(NetworkError::new(&fault)))?;
-            let (behind, stream) = outgoing.stream(data.header());
+            let (behind, stream) = outgoing.stream(&data.header().behind(&held));
             let broken = match self.link.send_snapshot(vote, behind, stream).await {
                 Ok(vote) => return Ok(vote),
                 Err(error) => error,
             };
-            let now = self.ask_received(snapshot).await?;
+            let (now, held_now) = self.ask_received(snapshot).await?;
             if now.pieces <= behind.pieces {
                 return Err(rpc_error(&broken));
             }
-            received = now;
+            (received, held) = (now, held_now);
         }
     }
 
-    /// How much of a snapshot the other one has.
-    async fn ask_received(&mut self, snapshot: EntryId) -> Result<Received, RPCError<Group>> {
+    /// How much of a snapshot the other one has received, and what of it need not be sent.
+    async fn ask_received(&mut self, snapshot: EntryId) -> Result<(Received, Bytes), RPCError<Group>> {
         match self.link.call(Request::SnapshotReceived { snapshot }, self.patience.snapshot).await {
-            Ok(Response::SnapshotReceived(received)) => Ok(received),
+            Ok(Response::SnapshotReceived { received, held }) if held.len() <= MAX_HELD_BYTES => {
+                Ok((received, held))
+            }
             Ok(_) => Err(rpc_error(&LinkError::Broken(self.to))),
             Err(error) => Err(rpc_error(&error)),
         }

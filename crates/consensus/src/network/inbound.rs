@@ -22,7 +22,7 @@ use openraft::raft::TransferLeaderRequest;
 use super::{Answers, Inbound, LinkError, Route, SnapshotStream};
 use crate::error::InstallError;
 use crate::identity::{Identity, NodeId, Term};
-use crate::limits::{MAX_ANSWER_BYTES, MAX_QUESTION_BYTES};
+use crate::limits::{MAX_ANSWER_BYTES, MAX_HELD_BYTES, MAX_QUESTION_BYTES};
 use crate::machine::{CommittedBody, Machine};
 use crate::message::{AppendRequest, EntryId, Received, Request, Response, Vote};
 use crate::probation::Probation;
@@ -90,7 +90,13 @@ impl Reception {
                 let _one_at_a_time = self.receiving.lock().await;
                 let (io, dir) = (self.io.clone(), self.dir.clone());
                 let received = self.store.read(move |_| Spool::received(&*io, &dir, snapshot)).await;
-                Ok(Response::SnapshotReceived(received))
+                let (received, held) = match received {
+                    Some(received) => received,
+                    None => (Received::default(), self.machine.held(snapshot.index).await),
+                };
+                // Whoever holds so much that he cannot say it gets all of it.
+                let held = if held.len() <= MAX_HELD_BYTES { held } else { Bytes::new() };
+                Ok(Response::SnapshotReceived { received, held })
             }
             Request::Ask(question) => self.answer_machine(question).await,
             Request::Condition => Ok(Response::Condition {

@@ -1,7 +1,8 @@
 //! A snapshot that is sent: its header, and of its pieces those that the receiver does not have yet.
 //!
 //! A snapshot can be read again, so nothing is remembered about who has which part of it: after a break it is read from the beginning,
-//! and what the receiver says it has is left out if its checksum is that of the same pieces here.
+//! and what the receiver says it has is left out if its checksum is that of the same pieces here. What it holds of what they say is
+//! left out by the machine; it is the same after a break as before it.
 //!
 //! Must not know: what the body means, how bytes travel.
 
@@ -44,6 +45,9 @@ impl Outgoing {
         let mut first = BytesMut::with_capacity(encoded.len() + 4);
         first.extend_from_slice(&u32::try_from(encoded.len()).expect("headers are short").to_le_bytes());
         first.extend_from_slice(&encoded);
+        let first = first.freeze();
+        let header: Vec<_> =
+            first.chunks(MAX_SNAPSHOT_CHUNK_BYTES).map(|part| Ok(first.slice_ref(part))).collect();
         let pieces = stream::unfold(Some(self), |outgoing| async move {
             let mut outgoing = outgoing?;
             match outgoing.next().await {
@@ -52,7 +56,7 @@ impl Outgoing {
                 Err(fault) => Some((Err(fault), None)),
             }
         });
-        (behind, stream::iter([Ok(first.freeze())]).chain(pieces).boxed())
+        (behind, stream::iter(header).chain(pieces).boxed())
     }
 
     async fn next(&mut self) -> Result<Option<Bytes>, MachineFault> {

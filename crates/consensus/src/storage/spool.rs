@@ -1,7 +1,8 @@
 //! The file in which a snapshot waits until it is complete.
 //!
 //! Nothing is installed before every byte has arrived and matches its checksum. Pieces are checked again when they are read from
-//! the file. What arrived before a break stays: the sender asks how much it is, and goes on behind it.
+//! the file. What arrived before a break stays: the sender asks how much it is, and goes on behind it. It came behind what this node
+//! said that it holds, so that is said again.
 //!
 //! Must not know: what the body means, how bytes travel.
 
@@ -16,13 +17,15 @@ use gapless_log::io::{File, Io, OpenMode, read_exact_at, write_all_at};
 
 use crate::error::{ENDS_EARLY, InstallError};
 use crate::format::snapshot::{BodyChecksum, END_BYTES, PIECE_PREFIX_BYTES, SnapshotHeader};
-use crate::limits::MAX_SNAPSHOT_CHUNK_BYTES;
+use crate::limits::{MAX_HELD_BYTES, MAX_SNAPSHOT_CHUNK_BYTES};
 use crate::machine::{MachineFault, SnapshotBody};
 use crate::message::{EntryId, Received};
 
 const NAME: &str = "snapshot.received";
 /// Longer than any header.
-const MAX_HEADER_BYTES: u32 = 1 << 20;
+const MAX_HEADER_BYTES: u32 = 2 << 20;
+const _: () =
+    assert!(MAX_HELD_BYTES + (1 << 20) <= MAX_HEADER_BYTES as usize, "a header fits with what is held");
 
 /// The bytes of a snapshot as they travel, in parts of limited length.
 pub type SnapshotStream = BoxStream<'static, Result<Bytes, MachineFault>>;
@@ -39,11 +42,13 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// How much of a snapshot is here: whole pieces of the one that contains exactly the entries up to `snapshot`.
-    pub(crate) fn received(io: &dyn Io, dir: &Path, snapshot: EntryId) -> Received {
+    /// How much of a snapshot is here, whole pieces of the one that contains exactly the entries up to `snapshot`, and what was said to
+    /// be held when they were sent. None if nothing of it is here.
+    pub(crate) fn received(io: &dyn Io, dir: &Path, snapshot: EntryId) -> Option<(Received, Bytes)> {
         let part = Part::open(io, &dir.join(NAME)).ok();
-        let part = part.filter(|part| part.header.standing.last == Some(snapshot));
-        part.map_or_else(Received::default, |mut part| part.pieces.skip_whole())
+        let mut part = part.filter(|part| part.header.standing.last == Some(snapshot))?;
+        let received = part.pieces.skip_whole();
+        (received != Received::default()).then_some((received, part.header.held))
     }
 
     /// Takes in a stream, or what of it comes `behind` what is here, and checks all of it. What is damaged is not kept.

@@ -10,6 +10,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt};
 use gapless_types::LogIndex;
@@ -65,9 +66,10 @@ impl SnapshotData {
         }
     }
 
-    pub(crate) fn body(&self) -> Box<dyn SnapshotBody> {
+    /// Its bytes, for a receiver that holds something already. What was received is as it came.
+    pub(crate) fn body(&self, held: &Bytes) -> Box<dyn SnapshotBody> {
         match self {
-            Self::Made(_, source) => source.body(),
+            Self::Made(_, source) => source.body(held),
             Self::Received(spool) => spool.body(),
         }
     }
@@ -254,10 +256,12 @@ impl RaftStateMachine<Group> for StateMachine {
             let content = Control { installing, ..state.control.content.clone() };
             state.control.write(content)?;
         }
-        self.0.machine.install(last.index, snapshot.body()).await.map_err(io::Error::other)?;
+        self.0.machine.install(last.index, snapshot.body(&header.held)).await.map_err(io::Error::other)?;
         drop(snapshot);
         self.state().standing = header.standing.clone();
         let source = self.0.machine.snapshot(last.index).await.map_err(io::Error::other)?;
+        // Whoever gets it from here holds something else.
+        let header = header.behind(&Bytes::new());
         self.state().publish(SnapshotData::Made(header, source))?;
         self.0.watermarks.installed(last);
         Ok(())
@@ -301,13 +305,13 @@ impl RaftSnapshotBuilder<Group> for Builder {
 struct Nothing;
 
 impl SnapshotSource for Nothing {
-    fn body(&self) -> Box<dyn SnapshotBody> {
+    fn body(&self, _: &Bytes) -> Box<dyn SnapshotBody> {
         Box::new(Self)
     }
 }
 
 impl SnapshotBody for Nothing {
-    fn next(&mut self) -> BoxFuture<'_, Result<Option<bytes::Bytes>, MachineFault>> {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, MachineFault>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 }

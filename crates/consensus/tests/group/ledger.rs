@@ -84,8 +84,13 @@ impl Machine for Ledger {
             if kept.len() < entries.len() {
                 kept.clone_from(&entries);
             }
-            Ok(Arc::new(Image(encode(&entries))) as Arc<dyn SnapshotSource>)
+            Ok(Arc::new(Image(entries)) as Arc<dyn SnapshotSource>)
         })
+    }
+
+    fn held(&self, at: LogIndex) -> BoxFuture<'static, Bytes> {
+        let kept = self.survives.0.lock().unwrap().iter().filter(|kept| kept.0 <= at.get()).count() as u64;
+        Box::pin(std::future::ready(Bytes::copy_from_slice(&kept.to_le_bytes())))
     }
 
     fn install(
@@ -99,7 +104,11 @@ impl Machine for Ledger {
             while let Some(piece) = body.next().await? {
                 bytes.extend_from_slice(&piece);
             }
-            let installed = decode(&bytes).ok_or_else(|| MachineFault::new("not a ledger"))?;
+            let behind = decode(&bytes).ok_or_else(|| MachineFault::new("not a ledger"))?;
+            let first = behind.first().map_or(at.get() + 1, |first| first.0);
+            let mut installed = survives.0.lock().unwrap().clone();
+            installed.retain(|kept| kept.0 < first);
+            installed.extend(behind);
             if installed.last().map(|kept| kept.0) != Some(at.get()) {
                 return Err(MachineFault::new("a ledger of another length"));
             }
@@ -119,11 +128,13 @@ impl Machine for Ledger {
     }
 }
 
-struct Image(Bytes);
+struct Image(Vec<Kept>);
 
 impl SnapshotSource for Image {
-    fn body(&self) -> Box<dyn SnapshotBody> {
-        let pieces = self.0.chunks(1000).map(|piece| self.0.slice_ref(piece)).collect();
+    fn body(&self, held: &Bytes) -> Box<dyn SnapshotBody> {
+        let held = held.first_chunk().map_or(0, |held| u64::from_le_bytes(*held));
+        let bytes = encode(&self.0[usize::try_from(held).unwrap().min(self.0.len())..]);
+        let pieces = bytes.chunks(1000).map(|piece| bytes.slice_ref(piece)).collect();
         Box::new(Pieces(pieces))
     }
 }

@@ -1,11 +1,12 @@
 //! The catalog on disk: one small file that is replaced whole.
 //!
 //! ```text
-//!  0  8  magic "GAPLCAT4"              20  8  everything up to this entry is in checkpoints; 2^64 - 1 for nothing
+//!  0  8  magic "GAPLCAT5"              20  8  everything up to this entry is in checkpoints; 2^64 - 1 for nothing
 //!  8  4  CRC-32C of all behind it      28  8  log time: not earlier than that of any entry up to there
-//! 12  8  directory of the partitions   36 16  id of the cluster; 0 for none
+//! 12  8  snapshots installed           36 16  id of the cluster; 0 for none
 //!                                      52 ..  catalog: next namespace (4), entry (8), namespaces, garbage;
-//!                                              what domains need; ends of partition logs
+//!                                              what domains need; ends of partition logs;
+//!                                              places of partitions; places of domains
 //! ```
 //!
 //! Invariants
@@ -27,14 +28,14 @@ use gapless_projection::Plan;
 use gapless_types::{LogIndex, Name, NamespaceId, PartitionId, PartitionIndex, PartitionOffset};
 use thiserror::Error;
 
-use super::{Catalog, Namespace, Projection};
+use super::{Catalog, Namespace, Places, Projection};
 use crate::log_time::LogTime;
 use crate::retention::Domain;
 
-const MAGIC: &[u8; 8] = b"GAPLCAT4";
+const MAGIC: &[u8; 8] = b"GAPLCAT5";
 const NAME: &str = "catalog";
 const TEMPORARY: &str = "catalog.new";
-const PARTITIONS: &str = "partitions-";
+const PARTITIONS: &str = "partitions";
 const NOTHING: u64 = u64::MAX;
 
 /// Why the catalog could not be read or written.
@@ -70,12 +71,12 @@ pub(crate) struct Stored {
     pub(crate) time: LogTime,
     /// The cluster that the node belongs to; none before it was chosen.
     pub(crate) cluster: Option<ClusterId>,
-    /// Number of the directory that the partitions are in.
-    pub(crate) generation: u64,
     /// The first entry that each domain needs, where its own checkpoint does not say that it needs less.
     pub(crate) domains: BTreeMap<Domain, LogIndex>,
     /// The last outcome that each partition had on stable storage: one that has less has lost something.
     pub(crate) ends: BTreeMap<PartitionId, PartitionOffset>,
+    /// Where partitions and domains are.
+    pub(crate) places: Places,
 }
 
 /// The catalog in the directory of a node.
@@ -95,15 +96,9 @@ impl CatalogFile {
         &self.dir
     }
 
-    /// Where the partitions of a generation are.
-    pub(crate) fn partitions_dir(&self, generation: u64) -> PathBuf {
-        self.dir.join(format!("{PARTITIONS}{generation}"))
-    }
-
-    /// Generations of which there is a directory.
-    pub(crate) fn generations(&self) -> io::Result<Vec<u64>> {
-        let names = self.io.list_dirs(&self.dir)?;
-        Ok(names.iter().filter_map(|name| name.strip_prefix(PARTITIONS)?.parse().ok()).collect())
+    /// Where the partitions are.
+    pub(crate) fn partitions_dir(&self) -> PathBuf {
+        self.dir.join(PARTITIONS)
     }
 
     /// What is stored; the beginning of everything if there is no file.
@@ -146,7 +141,7 @@ fn failed(action: &'static str, path: &Path, source: io::Error) -> CatalogFileEr
 pub(crate) fn encode(stored: &Stored) -> Vec<u8> {
     let mut content = Vec::new();
     let index = |index: Option<LogIndex>| index.map_or(NOTHING, LogIndex::get).to_le_bytes();
-    content.extend_from_slice(&stored.generation.to_le_bytes());
+    content.extend_from_slice(&stored.places.installs.to_le_bytes());
     content.extend_from_slice(&index(stored.covered));
     content.extend_from_slice(&stored.time.as_millis().to_le_bytes());
     content.extend_from_slice(&stored.cluster.map_or([0; 16], ClusterId::to_bytes));
@@ -183,15 +178,23 @@ pub(crate) fn encode(stored: &Stored) -> Vec<u8> {
     }
     put_count(&mut content, stored.domains.len());
     for (domain, from) in &stored.domains {
-        put_name(&mut content, &domain.projection);
-        content.extend_from_slice(&domain.version.to_le_bytes());
-        put_partition(&mut content, domain.partition);
+        put_domain(&mut content, domain);
         content.extend_from_slice(&from.get().to_le_bytes());
     }
     put_count(&mut content, stored.ends.len());
     for (partition, end) in &stored.ends {
         put_partition(&mut content, *partition);
         content.extend_from_slice(&end.get().to_le_bytes());
+    }
+    put_count(&mut content, stored.places.partitions.len());
+    for (partition, number) in &stored.places.partitions {
+        put_partition(&mut content, *partition);
+        content.extend_from_slice(&number.to_le_bytes());
+    }
+    put_count(&mut content, stored.places.domains.len());
+    for (domain, number) in &stored.places.domains {
+        put_domain(&mut content, domain);
+        content.extend_from_slice(&number.to_le_bytes());
     }
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&crc32c::crc32c(&content).to_le_bytes());
@@ -206,6 +209,12 @@ fn put_count(bytes: &mut Vec<u8>, count: usize) {
 fn put_partition(bytes: &mut Vec<u8>, partition: PartitionId) {
     bytes.extend_from_slice(&partition.namespace.get().to_le_bytes());
     bytes.extend_from_slice(&partition.index.get().to_le_bytes());
+}
+
+fn put_domain(bytes: &mut Vec<u8>, domain: &Domain) {
+    put_name(bytes, &domain.projection);
+    bytes.extend_from_slice(&domain.version.to_le_bytes());
+    put_partition(bytes, domain.partition);
 }
 
 fn put_name(bytes: &mut Vec<u8>, name: &Name) {
@@ -233,7 +242,7 @@ impl From<TryGetError> for Malformed {
 }
 
 fn decode_content(mut content: &[u8]) -> Result<Stored, Malformed> {
-    let generation = content.try_get_u64_le()?;
+    let installs = content.try_get_u64_le()?;
     let covered = index_of(content.try_get_u64_le()?);
     let time =
         LogTime::from_millis(content.try_get_u64_le()?).ok_or(Malformed("its log time is too late"))?;
@@ -273,9 +282,8 @@ fn decode_content(mut content: &[u8]) -> Result<Stored, Malformed> {
     }
     let mut domains = BTreeMap::new();
     for _ in 0..content.try_get_u32_le()? {
-        let (projection, version) = (take_name(&mut content)?, content.try_get_u32_le()?);
-        let partition = take_partition(&mut content)?;
-        domains.insert(Domain { projection, version, partition }, LogIndex::new(content.try_get_u64_le()?));
+        let domain = take_domain(&mut content)?;
+        domains.insert(domain, LogIndex::new(content.try_get_u64_le()?));
     }
     let mut ends = BTreeMap::new();
     for _ in 0..content.try_get_u32_le()? {
@@ -283,10 +291,24 @@ fn decode_content(mut content: &[u8]) -> Result<Stored, Malformed> {
         let end = PartitionOffset::new(content.try_get_u64_le()?);
         ends.insert(partition, end.ok_or(Malformed("a partition log ends before it begins"))?);
     }
+    let mut places = Places { installs, ..Places::default() };
+    for _ in 0..content.try_get_u32_le()? {
+        let partition = take_partition(&mut content)?;
+        places.partitions.insert(partition, content.try_get_u64_le()?);
+    }
+    for _ in 0..content.try_get_u32_le()? {
+        let domain = take_domain(&mut content)?;
+        places.domains.insert(domain, content.try_get_u64_le()?);
+    }
     if content.has_remaining() {
         return Err(Malformed("it goes on behind its end"));
     }
-    Ok(Stored { catalog, covered, time, cluster, generation, domains, ends })
+    Ok(Stored { catalog, covered, time, cluster, domains, ends, places })
+}
+
+fn take_domain(content: &mut &[u8]) -> Result<Domain, Malformed> {
+    let (projection, version) = (take_name(content)?, content.try_get_u32_le()?);
+    Ok(Domain { projection, version, partition: take_partition(content)? })
 }
 
 fn take_partition(content: &mut &[u8]) -> Result<PartitionId, Malformed> {

@@ -120,17 +120,28 @@ fn the_file_holds_what_was_written_and_every_flipped_bit_is_found() {
     let time = LogTime::from_millis(11).unwrap();
     let cluster = Some(ClusterId::from_bytes(*b"the cluster's id"));
     let domain = Domain { projection: sales, version: 1, partition: partitions[0] };
-    let domains = BTreeMap::from([(domain, LogIndex::new(6))]);
+    let domains = BTreeMap::from([(domain.clone(), LogIndex::new(6))]);
     let covered = Some(LogIndex::new(5));
     let ends = BTreeMap::from([(partitions[1], PartitionOffset::new(41).unwrap())]);
-    let stored = StoredCatalog { catalog, covered, time, cluster, generation: 3, domains, ends };
+    let places = Places {
+        installs: 3,
+        partitions: BTreeMap::from([(partitions[0], 2)]),
+        domains: BTreeMap::from([(domain, 3)]),
+    };
+    let stored = StoredCatalog { catalog, covered, time, cluster, domains, ends, places };
     file.write(&stored).unwrap();
     assert_eq!(file.read().unwrap(), stored);
     let bytes = encode_catalog(&stored);
-    assert_eq!(&bytes[..8], b"GAPLCAT4");
+    assert_eq!(&bytes[..8], b"GAPLCAT5");
     assert_eq!(bytes[12..36], [3, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(&bytes[36..52], b"the cluster's id");
     assert_eq!(bytes[52..64], [18, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
+    let places = [
+        &[1, 0, 0, 0, 16, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0][..],
+        &[1, 0, 0, 0, 5, 0, 0, 0, b's', b'a', b'l', b'e', b's', 1, 0, 0, 0, 16, 0, 0, 0, 0, 0],
+        &[3, 0, 0, 0, 0, 0, 0, 0],
+    ];
+    assert!(bytes.ends_with(&places.concat()));
     for bit in 0..bytes.len() * 8 {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);

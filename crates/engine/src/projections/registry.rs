@@ -6,7 +6,6 @@
 //! Must not know: what domains do.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -21,14 +20,11 @@ use super::error::ProjectionError;
 use super::feed::{Fed, Feed, Record};
 use super::request::DomainRequest;
 use super::slot::{DomainSlot, DomainState};
-use crate::catalog::{Catalog, Namespace, Projection};
+use crate::catalog::{Catalog, DOMAINS, Namespace, Projection, number_in};
 use crate::entry::Entry;
 use crate::node::Node;
 use crate::removal;
 use crate::retention::Domain;
-
-/// Directory of the domains inside that of their partition.
-const DIRECTORY: &str = "projections";
 
 /// The domains of a node.
 #[derive(Debug, Default)]
@@ -221,19 +217,9 @@ fn new_slot(
         Scope::Workspace => vec![domain.partition],
         Scope::Namespace => namespace.partitions().collect(),
     };
-    let dir = domain_dir(&node.partition_dir(domain.partition), &domain);
+    let dir = node.domain_dir(&domain);
     let floor = node.durable.borrow().domains.get(&domain).copied();
     DomainSlot::new(domain, partitions, projection, dir, floor, node.queue_limits, work)
-}
-
-/// Where a domain is on disk, inside the directory of its partition.
-pub(crate) fn domain_dir(partition_dir: &Path, domain: &Domain) -> PathBuf {
-    partition_dir.join(DIRECTORY).join(name_of(&domain.projection, domain.version))
-}
-
-/// The directory of a domain, inside that of its partition's domains.
-fn name_of(projection: &Name, version: u32) -> String {
-    format!("{projection}-{version}")
 }
 
 /// Takes in all domains that the catalog names, where they stand on disk. Those before are closed.
@@ -262,20 +248,17 @@ pub(crate) async fn close_domains(node: &Node) {
     }
 }
 
-/// Removes what is left of domains over a partition whose projections are gone, after a node was opened.
+/// Removes what is left of domains over a partition whose projections are gone, or that a snapshot replaced.
 pub(crate) fn drop_removed(node: &Node, partition: PartitionId) -> std::io::Result<()> {
-    let dir = node.partition_dir(partition).join(DIRECTORY);
-    let found = match node.io.list_dirs(&dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        found => found?,
+    let is_gone = |name: &str| {
+        // Looked at when it is found: what was made before is known to it.
+        let (catalog, places) = (node.catalog(), node.durable.borrow().places.clone());
+        let Some(namespace) = catalog.by_id(partition.namespace) else { return false };
+        let is_known = |(projection, of): (&Name, &Projection)| {
+            let domain = Domain { projection: projection.clone(), version: of.version, partition };
+            name == places.domain_name(&domain)
+        };
+        number_in(name).1 <= places.installs && !namespace.projections.iter().any(is_known)
     };
-    // Looked at afterwards: what was made in between is known to it.
-    let catalog = node.catalog();
-    let Some(namespace) = catalog.by_id(partition.namespace) else { return Ok(()) };
-    let is_known = |found: &String| {
-        let known = |(name, projection): (&Name, &Projection)| *found == name_of(name, projection.version);
-        namespace.projections.iter().any(known)
-    };
-    let gone = found.into_iter().filter(|found| !is_known(found));
-    gone.map(|gone| dir.join(gone)).try_for_each(|gone| removal::remove(&*node.io, &gone))
+    removal::remove_below(&*node.io, &node.partition_dir(partition).join(DOMAINS), is_gone)
 }

@@ -22,15 +22,11 @@ use super::checking::Checked;
 use super::point::Plan;
 use super::{RestoreOptions, RestoreProgress};
 use crate::backup::{BackupError, Directory, FileEntry, PieceReader, RestoreError, entry_of, row_of};
-use crate::catalog::{CatalogFile, StoredCatalog};
-use crate::node::partition_name;
-use crate::projections::domain_dir;
+use crate::catalog::{CatalogFile, Places, StoredCatalog};
 use crate::retention::Domain;
 
 /// Outcomes that are appended at once.
 const PAGE: usize = 256;
-/// The directory of the partitions: nothing was ever replaced in it.
-const GENERATION: u64 = 0;
 
 /// What is written, and where.
 pub(super) struct Writing<'a> {
@@ -92,7 +88,7 @@ impl Writing<'_> {
     }
 
     fn partition_dir(&self, partition: PartitionId) -> PathBuf {
-        self.catalog_file().partitions_dir(GENERATION).join(partition_name(partition))
+        Places::default().partition_dir(&self.catalog_file().partitions_dir(), partition)
     }
 
     fn write_domain(
@@ -102,7 +98,7 @@ impl Writing<'_> {
         tell: &mut dyn FnMut(u64),
     ) -> Result<(), RestoreError> {
         let failed = |error: gapless_projection::InstallError| writing(&domain.to_string(), &error);
-        let dir = domain_dir(&self.partition_dir(domain.partition), domain);
+        let dir = Places::default().domain_dir(&self.catalog_file().partitions_dir(), domain);
         let options = &self.options.partitions;
         let mut installing =
             Installing::begin(self.directory.io.clone(), dir, options.store, &options.budget)
@@ -170,9 +166,9 @@ impl Writing<'_> {
             covered: Some(covered),
             time: checked.time,
             cluster: Some(self.identity.cluster),
-            generation: GENERATION,
             domains,
             ends,
+            places: Places::default(),
         };
         self.catalog_file().write(&stored).map_err(|error| writing("the catalog", &error))
     }

@@ -2,7 +2,6 @@
 //!
 //! Must not know: what rows mean.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
@@ -12,8 +11,10 @@ use gapless_projection::{Image, Installing};
 use gapless_types::{LogIndex, Name, NamespaceId, PartitionId, PartitionIndex};
 use tokio::sync::{Mutex, oneshot};
 
-use super::{DOMAIN, Reader, put_length};
-use crate::node::{Node, partition_name};
+use super::installing::Reader;
+use super::{DOMAIN, put_length};
+use crate::catalog::Places;
+use crate::node::Node;
 use crate::projections::{self, ImageRequest};
 use crate::retention::Domain;
 use crate::workers::Workers;
@@ -69,12 +70,22 @@ impl Images {
         Ok(Some((domain, image)))
     }
 
-    /// The next rows; none behind the last domain.
+    /// The domain at this place; none behind the last.
+    async fn domain(&self, place: usize) -> Option<Domain> {
+        let images = self.0.lock().await;
+        images.get(place).map(|(HeldImage::Coming(domain, _) | HeldImage::There(domain, _))| domain.clone())
+    }
+
+    /// The next rows of those that the receiver has not passed; none behind the last domain.
     pub(super) async fn page(
         &self,
         next: &mut NextRow,
         workers: &Workers,
+        is_passed: impl Fn(&Domain) -> bool,
     ) -> Result<Option<Bytes>, MachineFault> {
+        while self.domain(next.domain).await.is_some_and(|domain| is_passed(&domain)) {
+            next.domain += 1;
+        }
         let Some((domain, image)) = self.image(next.domain).await? else { return Ok(None) };
         let last = next.last.take();
         let page = workers.run(move || read_rows(&domain, &image, last.as_ref())).await?;
@@ -123,12 +134,12 @@ fn read_rows(domain: &Domain, image: &Image, last: Option<&Bytes>) -> Result<Row
     Ok(RowPage { bytes: bytes.into(), last: None })
 }
 
-/// Writes the state of a domain.
+/// Writes the state of a domain where it is to be, with the number of this snapshot. Which domain it is.
 pub(super) async fn receive_domain(
     node: &Arc<Node>,
     reader: &mut Reader,
-    dir: &Path,
-) -> Result<(), MachineFault> {
+    places: &mut Places,
+) -> Result<Domain, MachineFault> {
     let mut header = reader.take(11).await?;
     let version = header.get_u32_le();
     let namespace = NamespaceId::new(header.get_u32_le());
@@ -137,7 +148,8 @@ pub(super) async fn receive_domain(
     let name = std::str::from_utf8(&name).ok().and_then(|name| Name::new(name).ok());
     let projection = name.ok_or_else(|| MachineFault::new("the snapshot has a projection without a name"))?;
     let domain = Domain { projection, version, partition };
-    let dir = projections::domain_dir(&dir.join(partition_name(partition)), &domain);
+    places.domains.insert(domain.clone(), places.installs);
+    let dir = places.domain_dir(&node.catalog_file.partitions_dir(), &domain);
     let begin = {
         let (io, options) = (node.io.clone(), node.partition_options.clone());
         move || Installing::begin(io, dir, options.store, &options.budget)
@@ -166,5 +178,6 @@ pub(super) async fn receive_domain(
             break;
         }
     }
-    node.workers.run(move || installing.finish()).await.map_err(MachineFault::new)
+    node.workers.run(move || installing.finish()).await.map_err(MachineFault::new)?;
+    Ok(domain)
 }

@@ -5,7 +5,7 @@
 //!
 //! Must not know: how rules are evaluated; that is the projection's own business.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gapless_log::io::Io;
@@ -16,7 +16,7 @@ use gapless_types::{PartitionOffset, Position};
 
 use super::partitions::Looking;
 use super::{Depth, OnStep, Remedy, SAMPLED_BYTES, Step, Verified};
-use crate::projections::{domain_dir, event_of};
+use crate::projections::event_of;
 use crate::retention::Domain;
 use crate::worker::with_causes;
 
@@ -29,10 +29,10 @@ impl Looking<'_> {
         domain: &Domain,
         plan: &Plan,
         partition_dir: &Path,
+        dir: PathBuf,
         verified: &mut Verified,
         step: OnStep<'_>,
     ) {
-        let dir = domain_dir(partition_dir, domain);
         let untouched: Arc<dyn Io> = Arc::new(Untouched::over(self.io.clone()));
         let Ok(names) = self.io.list(&dir) else {
             // Its first checkpoint makes it.

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use gapless_log::Depth as LogDepth;
 use gapless_log::io::Io;
 use gapless_partition::{Phase, Place, Scratch, StoreCheck, Untouched, VerifyError};
-use gapless_types::{LogIndex, NamespaceId, PartitionId, PartitionIndex};
+use gapless_types::{LogIndex, PartitionId};
 
 use super::{Depth, OnStep, Remedy, SAMPLED_BYTES, Step, Verified};
-use crate::catalog::{CatalogFile, StoredCatalog};
-use crate::node::partition_name;
+use crate::catalog::{CatalogFile, StoredCatalog, number_in, partition_in};
 use crate::repair;
 use crate::worker::with_causes;
 
@@ -31,48 +30,39 @@ const LOST: &str = "outcomes cannot be read, or are not what they were";
 
 impl Looking<'_> {
     /// All that the catalog names; all that are found if it cannot be read.
-    pub(super) fn all(
-        &self,
-        stored: Option<&StoredCatalog>,
-        directories: &[String],
-        verified: &mut Verified,
-        step: OnStep<'_>,
-    ) {
+    pub(super) fn all(&self, stored: Option<&StoredCatalog>, verified: &mut Verified, step: OnStep<'_>) {
+        let root = CatalogFile::new(self.io.clone(), self.dir).partitions_dir();
         let partitions = match stored {
             Some(stored) => {
-                let dir = CatalogFile::new(self.io.clone(), self.dir).partitions_dir(stored.generation);
-                let named = |partition| (partition, dir.join(partition_name(partition)));
+                let named = |partition| (partition, stored.places.partition_dir(&root, partition));
                 stored.catalog.partitions().map(named).collect()
             }
-            None => self.found(directories),
+            None => self.found(&root),
         };
         for (partition, dir) in partitions {
             verified.partitions += 1;
             self.partition(partition, &dir, stored, verified, step);
         }
         let Some(stored) = stored else { return };
-        let partitions = CatalogFile::new(self.io.clone(), self.dir).partitions_dir(stored.generation);
+        for name in self.io.list_dirs(&root).unwrap_or_default() {
+            let number = number_in(&name).1;
+            if stored.places.is_replaced(&name) || number > stored.places.installs {
+                verified.left_behind(root.join(name), "a directory that a snapshot left behind");
+            }
+        }
         for (domain, plan) in stored.catalog.planned_domains() {
             verified.domains += 1;
-            let dir = partitions.join(partition_name(domain.partition));
-            self.domain(&domain, &plan, &dir, verified, step);
+            let partition_dir = stored.places.partition_dir(&root, domain.partition);
+            let dir = stored.places.domain_dir(&root, &domain);
+            self.domain(&domain, &plan, &partition_dir, dir, verified, step);
         }
     }
 
     /// Directories that look like partitions.
-    fn found(&self, directories: &[String]) -> Vec<(PartitionId, PathBuf)> {
-        let mut found = Vec::new();
-        for generation in directories.iter().filter(|name| name.starts_with("partitions-")) {
-            let dir = self.dir.join(generation);
-            for name in self.io.list_dirs(&dir).unwrap_or_default() {
-                let Some((namespace, index)) = name.split_once('-') else { continue };
-                let (Ok(namespace), Ok(index)) = (namespace.parse(), index.parse()) else { continue };
-                let namespace = NamespaceId::new(namespace);
-                let partition = PartitionId { namespace, index: PartitionIndex::new(index) };
-                found.push((partition, dir.join(name)));
-            }
-        }
-        found
+    fn found(&self, root: &Path) -> Vec<(PartitionId, PathBuf)> {
+        let names = self.io.list_dirs(root).unwrap_or_default();
+        let partition = |name: &String| Some((partition_in(name)?.0, root.join(name)));
+        names.iter().filter_map(partition).collect()
     }
 
     fn partition(

@@ -71,7 +71,7 @@ impl State {
         Self { unknown_from: Some(from), ..Self::new(incarnation, &Opened::default()) }
     }
 
-    /// Everything jumps to where the partition stands now.
+    /// Everything jumps to where the partition stands now. What is not said is as it was.
     pub(super) fn install(&mut self, opened: &Opened) {
         let applied = opened.applied.map(|reach| reach.offset);
         let highest = self.marks.highest.max(applied);
@@ -79,8 +79,8 @@ impl State {
             highest,
             durable: self.marks.durable.max(applied),
             applied,
-            synced: opened.synced,
-            checkpoint: opened.checkpoint.map(|reach| reach.offset),
+            synced: opened.synced.max(self.marks.synced),
+            checkpoint: opened.checkpoint.map(|reach| reach.offset).max(self.marks.checkpoint),
             snapshot: self.marks.snapshot,
             applied_index: opened.applied.map(|reach| reach.index),
         };
@@ -93,6 +93,11 @@ impl State {
             Some(reach) => Some(reach.index),
             None => Some(LogIndex::FIRST),
         };
+    }
+
+    /// Nobody knows where the partition stands, from this index on.
+    pub(super) fn lose_place(&mut self, from: LogIndex) {
+        self.unknown_from = Some(from);
     }
 
     pub(super) fn dispatch(&mut self, reach: Reach) {

@@ -86,6 +86,10 @@ fn attach(node: &Node, slot: &Slot, read: LogIndex) -> Result<bool, End> {
             return Err(End::Lacking(lost(applied.offset, slot.required())));
         }
         if core.dispatch.is_unknown(slot.id) {
+            let told = core.watermarks.applied_of(slot.id);
+            if applied.offset < told {
+                return Err(End::Lacking(lost(applied.offset, told)));
+            }
             core.dispatch.open(slot.id, reach.map(|Reach { offset, index }| Resume { offset, index }));
             let opened = Opened { applied: reach, ..Opened::default() };
             let _ = core.watermarks.open(slot.id, slot.incarnation, opened);

@@ -169,7 +169,7 @@ async fn a_row_of_a_projection_that_does_not_follow_from_its_effects_is_found() 
     assert!(found.is_sound(), "{:?}", found.findings);
     assert_eq!((found.domains, found.computed_domains), (2, 2));
     let io = Arc::new(disk.clone()) as Arc<dyn Io>;
-    let dir = Path::new("node/partitions-0/16-1/projections/sold-1");
+    let dir = Path::new("node/partitions/16-1/projections/sold-1");
     let budget = Budget::new(1 << 20, 1 << 20);
     let (mut store, _) = Store::open(io, dir, gapless_store::Options::default(), &budget).unwrap();
     let (key, value) = store.prefix(b"r", Direction::Forward).next().unwrap().unwrap();

@@ -82,7 +82,7 @@ async fn a_partition_log_without_a_backup_is_repaired_only_as_far_as_the_replica
     let (acknowledged, rows) = lived(&disk).await;
     let all = files(&disk, Path::new("node"));
     let mut lost = 0;
-    for (path, bytes) in all.iter().filter(|(path, _)| path.starts_with("node/partitions-0/16-1/log")) {
+    for (path, bytes) in all.iter().filter(|(path, _)| path.starts_with("node/partitions/16-1/log")) {
         let end = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
         let copy = disk_with(&all, 1);
         flip(&copy, path, end / 3, bytes[end / 3] ^ 4);
@@ -93,7 +93,7 @@ async fn a_partition_log_without_a_backup_is_repaired_only_as_far_as_the_replica
             Ok(_) => is_whole(&copy, &rows, &acknowledged, &path.display().to_string()).await,
             Err(RepairError::Lost { lost: told, .. }) => {
                 assert!(told.contains("outcomes") && told.contains("--from BACKUP"), "{told}");
-                let before: Vec<_> = files(&copy, Path::new("node/partitions-0/16-1/log"));
+                let before: Vec<_> = files(&copy, Path::new("node/partitions/16-1/log"));
                 assert!(before.iter().any(|(known, _)| known == path), "the old log stays");
                 lost += 1;
             }
@@ -109,10 +109,9 @@ async fn a_missing_segment_a_missing_store_and_a_missing_catalog_come_back() {
     let (acknowledged, rows) = lived(&disk).await;
     let mut all = files(&disk, Path::new("node"));
     all.extend(files(&disk, Path::new(BACKUPS)));
-    let segment = |path: &PathBuf| path.starts_with("node/partitions-0/16-0/log");
+    let segment = |path: &PathBuf| path.starts_with("node/partitions/16-0/log");
     let first = all.iter().find(|(path, _)| segment(path)).unwrap().0.clone();
-    let run =
-        all.iter().find(|(path, _)| path.starts_with("node/partitions-0/16-0/store")).unwrap().0.clone();
+    let run = all.iter().find(|(path, _)| path.starts_with("node/partitions/16-0/store")).unwrap().0.clone();
     for gone in [first, run, PathBuf::from("node/catalog")] {
         let what = format!("without {}", gone.display());
         let kept: Vec<_> = all.iter().filter(|(path, _)| *path != gone).cloned().collect();
@@ -127,7 +126,7 @@ async fn a_missing_segment_a_missing_store_and_a_missing_catalog_come_back() {
 async fn one_partition_is_repaired_while_the_others_serve() {
     let disk = FaultyIo::new(44);
     let (mut acknowledged, rows) = lived(&disk).await;
-    let log = Path::new("node/partitions-0/16-1/log");
+    let log = Path::new("node/partitions/16-1/log");
     let (path, _) = files(&disk, log).into_iter().next().unwrap();
     disk.remove(&path).unwrap();
     disk.sync_dir(log).unwrap();
@@ -218,8 +217,7 @@ async fn a_partition_is_named_by_its_namespace_or_its_id_and_it_is_told_how_far_
     let (acknowledged, rows) = lived(&disk).await;
     let mut all = files(&disk, Path::new("node"));
     all.extend(files(&disk, Path::new(BACKUPS)));
-    let first =
-        all.iter().find(|(path, _)| path.starts_with("node/partitions-0/16-0/log")).unwrap().0.clone();
+    let first = all.iter().find(|(path, _)| path.starts_with("node/partitions/16-0/log")).unwrap().0.clone();
     let kept: Vec<_> = all.iter().filter(|(path, _)| *path != first).cloned().collect();
     let named = |disk: &FaultyIo, name: &str| {
         let io = Arc::new(disk.clone()) as Arc<dyn Io>;

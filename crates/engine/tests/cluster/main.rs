@@ -12,6 +12,7 @@ mod lease_storm;
 mod membership;
 mod peers;
 mod projections;
+mod snapshots;
 mod storm;
 mod time;
 

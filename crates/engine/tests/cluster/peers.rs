@@ -51,11 +51,13 @@ fn is_not_well(engine: &Engine) -> bool {
 
 /// The files of the second partition of a node, with their bytes.
 fn files(io: &FaultyIo, node: NodeId, below: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    // Of the newest generation: a snapshot may have been installed.
-    let generations = (0..9).map(|generation| format!("node-{node}/partitions-{generation}/16-1"));
-    let mut found =
-        generations.map(|dir| Path::new(&dir).join(below)).filter_map(|dir| Some((io.list(&dir).ok()?, dir)));
-    let (mut names, dir) = found.next_back().unwrap();
+    // It may have come with a snapshot.
+    let partitions = PathBuf::from(format!("node-{node}/partitions"));
+    let mut directories = io.list_dirs(&partitions).unwrap();
+    directories.retain(|name| name == "16-1" || name.starts_with("16-1."));
+    directories.sort_unstable();
+    let dir = partitions.join(directories.pop().unwrap()).join(below);
+    let mut names = io.list(&dir).unwrap();
     names.sort_unstable();
     names.into_iter().map(|name| dir.join(name)).map(|path| (path.clone(), bytes(io, &path))).collect()
 }

@@ -410,7 +410,7 @@ async fn a_projection_that_was_removed_leaves_nothing_and_comes_back_as_another_
     let skip = engine.command(&old, &Command::Skip { slot: 1 }, PATIENCE).await;
     assert_eq!(skip.unwrap_err(), ProjectionError::Unknown);
     let dir =
-        std::path::PathBuf::from(format!("node-1/partitions-0/{}-0/projections", old.partition.namespace));
+        std::path::PathBuf::from(format!("node-1/partitions/{}-0/projections", old.partition.namespace));
     let is_there = |cluster: &Cluster| {
         let found = cluster.seats[&id(1)].io.list_dirs(&dir).unwrap_or_default();
         found.contains(&"sales-1".to_owned())

@@ -19,7 +19,7 @@ async fn open(disk: &FaultyIo) -> Engine {
 
 /// Directories of partitions; none if the disk has no power.
 fn partitions(disk: &FaultyIo) -> Option<Vec<String>> {
-    disk.list_dirs(Path::new("node/partitions-0")).ok()
+    disk.list_dirs(Path::new("node/partitions")).ok()
 }
 
 /// Only those of the namespace that stays.
@@ -39,7 +39,7 @@ async fn with_two_namespaces(seed: u64) -> (FaultyIo, Engine, Acknowledged) {
         engine.write("other", key(number), &sale(number % 3), options).await.unwrap();
     }
     let checkpoints = ["16-0", "16-1", "17-0", "17-1", "17-2"]
-        .map(|partition| Path::new("node/partitions-0").join(partition).join("store"));
+        .map(|partition| Path::new("node/partitions").join(partition).join("store"));
     eventually("all have checkpoints", || {
         checkpoints.iter().all(|store| disk.list(store).is_ok_and(|files| !files.is_empty()))
     })

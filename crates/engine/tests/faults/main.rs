@@ -71,7 +71,7 @@ fn directory(index: u16) -> String {
 
 /// Where a partition of the first generation is.
 fn partition_dir(index: u16) -> PathBuf {
-    Path::new("node/partitions-0").join(directory(index))
+    Path::new("node/partitions").join(directory(index))
 }
 
 /// Discards the store of a partition that nobody has open: it has nothing but its log.

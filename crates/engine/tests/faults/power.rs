@@ -97,16 +97,74 @@ async fn nothing_acknowledged_is_lost_when_the_power_goes_at_any_operation() {
     }
 }
 
+/// What a node has of the snapshot that it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Has {
+    /// No partition at all.
+    Nothing,
+    /// The beginning of each partition.
+    Beginnings,
+    /// The same, but the log of one partition is gone.
+    OneDamaged,
+    /// A namespace that was dropped meanwhile, while another one was made.
+    AnotherNamespace,
+}
+
+impl Has {
+    /// The directories of the partitions once everything is installed, and what was replaced is removed.
+    fn directories(self) -> &'static [&'static str] {
+        match self {
+            Self::Nothing => &["16-0.1", "16-1.1"],
+            Self::Beginnings => &["16-0", "16-1"],
+            Self::OneDamaged => &["16-0", "16-1.1"],
+            Self::AnotherNamespace => &["16-0", "16-1", "18-0.1"],
+        }
+    }
+}
+
+fn directories(cluster: &Cluster, node: gapless_engine::NodeId) -> Vec<String> {
+    let disk = cluster.seats[&node].io.memory().clone();
+    let mut names = disk.list_dirs(std::path::Path::new(&format!("node-{node}/partitions"))).unwrap();
+    names.sort_unstable();
+    names
+}
+
 /// A cluster of which one node needs a snapshot and is not running.
-async fn with_one_far_behind() -> (Cluster, gapless_engine::NodeId) {
+async fn with_one_far_behind(has: Has) -> (Cluster, gapless_engine::NodeId) {
     let mut cluster = Cluster::found_retaining(3, 5, 5, 1).await;
+    let leader = cluster.leader().await;
+    let away = cluster.running().into_iter().find(|node| *node != leader).unwrap();
+    if has == Has::Nothing {
+        cluster.kill(away).await;
+    }
     cluster.define(2).await;
     for number in 0..4 {
         cluster.write(number, &sale(number % 2)).await;
     }
-    let leader = cluster.leader().await;
-    let away = cluster.running().into_iter().find(|node| *node != leader).unwrap();
-    cluster.kill(away).await;
+    if has == Has::AnotherNamespace {
+        cluster.engine(leader).define(shop_named("other", 1)).await.unwrap();
+    }
+    if has != Has::Nothing {
+        cluster.agree().await;
+        eventually("it has a checkpoint of each partition", || {
+            let reports = cluster.engine(away).partitions();
+            reports.iter().all(|report| report.marks.checkpoint == report.marks.highest)
+        })
+        .await;
+        cluster.kill(away).await;
+    }
+    if has == Has::AnotherNamespace {
+        cluster.engine(leader).drop_namespace("other").await.unwrap();
+        cluster.engine(leader).define(shop_named("third", 1)).await.unwrap();
+    }
+    if has == Has::OneDamaged {
+        let (disk, dir) = (&cluster.seats[&away].io, format!("node-{away}/partitions/16-1/log"));
+        let dir = std::path::Path::new(&dir);
+        for name in disk.list(dir).unwrap() {
+            disk.remove(&dir.join(name)).unwrap();
+        }
+        disk.sync_dir(dir).unwrap();
+    }
     for number in 4..40 {
         cluster.write(number, &sale(number % 2)).await;
     }
@@ -114,15 +172,27 @@ async fn with_one_far_behind() -> (Cluster, gapless_engine::NodeId) {
     (cluster, away)
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_node_whose_power_goes_while_it_installs_a_snapshot_has_all_of_it_or_none() {
+/// Waits until a node has the partitions that there are, and everybody agrees.
+async fn agree(cluster: &Cluster, away: gapless_engine::NodeId) {
+    let leader = cluster.engine(cluster.leader().await);
+    let partitions =
+        |engine: &Engine| engine.partitions().iter().map(|report| report.partition).collect::<Vec<_>>();
+    eventually("it has the partitions that there are", || {
+        partitions(&cluster.engine(away)) == partitions(&leader)
+    })
+    .await;
+    cluster.agree().await;
+}
+
+/// Cuts the power of a node at every operation while it installs a snapshot.
+async fn cut_while_installing(has: Has) {
     for number in 1.. {
-        let (mut cluster, away) = with_one_far_behind().await;
+        let (mut cluster, away) = with_one_far_behind(has).await;
         let disk = cluster.seats[&away].io.clone();
         disk.reset_operations();
         disk.cut_at(number);
         let style = Crash::ALL[usize::try_from(number).unwrap() % Crash::ALL.len()];
-        println!("power cut at operation {number}, {style:?}");
+        println!("{has:?}: power cut at operation {number}, {style:?}");
         let mut installed = false;
         if cluster.try_start(away).await {
             eventually("it has a snapshot, or no power", || {
@@ -131,7 +201,7 @@ async fn a_node_whose_power_goes_while_it_installs_a_snapshot_has_all_of_it_or_n
             })
             .await;
             if disk.has_power() {
-                cluster.agree().await;
+                agree(&cluster, away).await;
             }
             cluster.kill(away).await;
         }
@@ -139,15 +209,13 @@ async fn a_node_whose_power_goes_while_it_installs_a_snapshot_has_all_of_it_or_n
         disk.cancel_faults();
         disk.restart(style);
         cluster.start(away).await;
-        cluster.agree().await;
+        agree(&cluster, away).await;
         let acknowledgement = cluster.write(100, &sale(1)).await;
         assert_eq!(committed(&acknowledgement).numbers[0].1, 21);
         cluster.agree().await;
         if complete {
-            let left = cluster.seats[&away].io.memory().clone();
             eventually("what the snapshot replaced is removed", || {
-                let names = left.list_dirs(std::path::Path::new(&format!("node-{away}"))).unwrap();
-                !names.contains(&"partitions-0".to_owned())
+                directories(&cluster, away) == has.directories()
             })
             .await;
         }
@@ -157,4 +225,24 @@ async fn a_node_whose_power_goes_while_it_installs_a_snapshot_has_all_of_it_or_n
             return;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_power_goes_while_it_installs_a_snapshot_has_all_of_it_or_none() {
+    cut_while_installing(Has::Beginnings).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_with_nothing_whose_power_goes_while_it_installs_a_snapshot_has_all_of_it_or_none() {
+    cut_while_installing(Has::Nothing).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_with_a_damaged_log_whose_power_goes_while_it_installs_a_snapshot_is_well_again() {
+    cut_while_installing(Has::OneDamaged).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_power_goes_while_a_snapshot_brings_and_takes_namespaces_has_all_of_it_or_none() {
+    cut_while_installing(Has::AnotherNamespace).await;
 }

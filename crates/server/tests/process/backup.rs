@@ -118,7 +118,7 @@ async fn what_was_acknowledged_before_a_backup_is_there_after_kill_restore_and_s
     assert!(process.terminate().success());
 
     // Damage is named with the command that repairs it.
-    let store = std::fs::read_dir(format!("{restored}/partitions-0/16-0/store")).unwrap();
+    let store = std::fs::read_dir(format!("{restored}/partitions/16-0/store")).unwrap();
     let store = store.map(|entry| entry.unwrap().path()).find(|path| path.ends_with("CHECKPOINT"));
     let store = store.unwrap_or_else(|| panic!("a store has a checkpoint"));
     let mut bytes = std::fs::read(&store).unwrap();

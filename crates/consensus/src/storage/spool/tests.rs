@@ -25,7 +25,7 @@ fn header(at: u64) -> SnapshotHeader {
     let at = entry(at);
     let members = Members::alone(NodeId::new(1), "here").unwrap();
     let standing = Standing { last: Some(at), members_at: Some(at), members, highest_node: NodeId::new(4) };
-    SnapshotHeader::new(&identity, standing)
+    SnapshotHeader::new(&identity, standing).behind(&Bytes::from_static(b"what is held"))
 }
 
 fn entry(index: u64) -> EntryId {
@@ -63,7 +63,14 @@ async fn receive_on(
 }
 
 fn received(io: &MemoryIo, at: u64) -> Received {
-    Spool::received(io, Path::new("node"), entry(at))
+    match Spool::received(io, Path::new("node"), entry(at)) {
+        Some((received, held)) => {
+            assert_eq!(held, header(at).held, "what was said to be held is said again");
+            assert!(received.pieces > 0);
+            received
+        }
+        None => Received::default(),
+    }
 }
 
 async fn receive(bytes: &[u8]) -> Result<Spool, InstallError> {

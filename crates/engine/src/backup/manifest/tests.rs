@@ -45,7 +45,7 @@ fn a_manifest_has_the_bytes_that_it_always_had() {
     let shown: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(
         (bytes.len(), shown.as_str()),
-        (528, "d1e04abe6073faca27431a7b47bcc301400e75a7460880d687b6707012bb52e5")
+        (536, "34a7c33e7fd74063804ff2d421025bd084472982a52fb926c7ee00d0913f1c9f")
     );
 }
 
