@@ -1,6 +1,7 @@
 //! Which address is asked, and the connections that are kept.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ const MAX_ADDRESSES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Connections {
     credentials: Credentials,
+    /// Whether somebody wrote `http://` before an address: a token goes where everybody can read it, because that is wanted.
+    in_the_open: bool,
     known: Mutex<Known>,
 }
 
@@ -31,26 +34,27 @@ impl Connections {
         if addresses.is_empty() {
             return Err(AddressError::None);
         }
-        for address in addresses {
-            endpoint(address, &credentials)?;
-        }
+        let in_the_open = addresses.iter().any(|address| address.starts_with("http://"));
         let known = Known { addresses: addresses.to_vec(), now: 0, channels: BTreeMap::new() };
-        Ok(Self { credentials, known: Mutex::new(known) })
+        let connections = Self { credentials, in_the_open, known: Mutex::new(known) };
+        for address in addresses {
+            connections.endpoint(address)?;
+        }
+        Ok(connections)
     }
 
     /// The connection to whoever is asked now. It is made when it is used.
     pub(crate) fn channel(&self) -> Channel {
         let mut known = self.known();
         let address = known.addresses[known.now].clone();
-        let connect =
-            || endpoint(&address, &self.credentials).expect("only good addresses are kept").connect_lazy();
+        let connect = || self.endpoint(&address).expect("only good addresses are kept").connect_lazy();
         known.channels.entry(address.clone()).or_insert_with(connect).clone()
     }
 
     /// After a problem somebody else is asked: who leads, if that was told, or the next one.
     pub(crate) fn turn(&self, problem: &Problem) {
         let mut known = self.known();
-        match problem.leader().filter(|leader| endpoint(leader, &self.credentials).is_ok()) {
+        match problem.leader().filter(|leader| self.endpoint(leader).is_ok()) {
             Some(leader) => match known.addresses.iter().position(|address| address == leader) {
                 Some(at) => known.now = at,
                 None if known.addresses.len() < MAX_ADDRESSES => {
@@ -63,6 +67,19 @@ impl Connections {
             None if problem.kind == gapless_api::ProblemKind::Exhausted => {}
             None => known.now = (known.now + 1) % known.addresses.len(),
         }
+    }
+
+    /// How an address is reached. A token goes over connections that nobody can read, or stays on this machine, unless it was wanted
+    /// otherwise.
+    fn endpoint(&self, address: &str) -> Result<Endpoint, AddressError> {
+        let endpoint = endpoint(address, &self.credentials)?;
+        let is_open = endpoint.uri().scheme_str() != Some("https");
+        let is_here = endpoint.uri().host().is_some_and(is_loopback);
+        if is_open && !is_here && !self.in_the_open && self.credentials.token().is_some() {
+            let why = "is not encrypted: everybody on the way could read the token. If that is wanted, write http:// before it";
+            return Err(AddressError::Tls { address: without_user(address).to_owned(), why });
+        }
+        Ok(endpoint)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -99,6 +116,12 @@ fn endpoint(address: &str, credentials: &Credentials) -> Result<Endpoint, Addres
         .keep_alive_timeout(Duration::from_secs(20))
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(4 << 20))
+}
+
+/// Whether a host is this machine.
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 /// An address without a user and his password, which have no business in it.
@@ -142,6 +165,31 @@ mod tests {
         assert!(matches!(bad, Err(AddressError::Malformed { .. })));
         let bad = Connections::new(&["http://u:planted@a b".to_owned()], Credentials::default()).unwrap_err();
         assert!(!format!("{bad} {bad:?}").contains("planted"));
+    }
+
+    #[tokio::test]
+    async fn a_token_is_not_sent_where_everybody_can_read_it() {
+        let credentials = || Credentials::default().with_token("planted").unwrap();
+        let connect = |addresses: &[&str]| {
+            Connections::new(&addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), credentials())
+        };
+        for here in ["127.0.0.1:1", "localhost:1", "[::1]:1", "http://127.0.0.2:1", "http://db.example:1"] {
+            connect(&[here]).unwrap();
+        }
+        for far in ["db.example:1", "10.0.0.7:1", "[2001:db8::1]:1", "localhost.example:1"] {
+            let refused = connect(&["127.0.0.1:1", far]).unwrap_err();
+            assert!(matches!(refused, AddressError::Tls { .. }), "{far}");
+            assert!(!format!("{refused} {refused:?}").contains("planted"));
+            Connections::new(&[far.to_owned()], Credentials::default()).unwrap();
+        }
+        // Nor does it go to whoever is said to lead.
+        let leads =
+            |leader| Problem::new(ProblemKind::Unavailable, "NOT_LEADER", "away").with("leader", leader);
+        for (given, is_followed) in [("127.0.0.1:1", false), ("http://10.0.0.1:1", true)] {
+            let connections = connect(&[given]).unwrap();
+            connections.turn(&leads("10.0.0.7:1"));
+            assert_eq!(connections.known().addresses.len() == 2, is_followed, "{given}");
+        }
     }
 
     #[test]

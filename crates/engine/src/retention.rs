@@ -9,7 +9,8 @@
 //!
 //! Beyond `max_retained_bytes` the slowest replica that holds the cut drops out, then the next; then acknowledgements stop
 //! counting; then the partitions and domains that hold it, one by one. Who has dropped out is installed anew from a peer. Pins never
-//! drop out: somebody reads there. Where there is no peer, nothing drops out, and writes are refused instead.
+//! drop out: somebody reads there. Where there is no peer, nothing drops out, and writes are refused instead. This is the rule alone: a
+//! node never cuts below what its own partitions cover, so that one of those that is stuck holds the log until it was installed anew.
 //!
 //! Invariants
 //! - TRUNC-1: nothing that somebody needs is cut, unless that one was named as dropped out.
