@@ -1,7 +1,9 @@
 //! TRUNC-1: no log entry that some partition, snapshot or follower still needs is ever dropped.
 //!
 //! A node that has cut its replicated log in front of an entry has a snapshot up to there, and every partition of it has everything in
-//! front of it in a checkpoint; of what came with a snapshot of another node, on stable storage in its log. A follower that needs what was cut gets a snapshot: that it does is found by LIVE.
+//! front of it in a checkpoint; of what came with a snapshot of another node, on stable storage in its log. Which outcomes those are
+//! nobody tells, so in a life that installed one the log has to do for all. A follower that needs what was cut gets a snapshot: that
+//! it does is found by LIVE.
 //!
 //! Must not know: who decides where to cut.
 
