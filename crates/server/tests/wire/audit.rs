@@ -74,11 +74,10 @@ impl Secured {
         panic!("nobody says that he leads");
     }
 
-    /// The events behind the last one that says that leadership is to be handed over.
-    async fn since_handing_over(&self, node: u64) -> Vec<(String, Value)> {
+    /// The events from the last one on that says that this is to be done.
+    async fn since(&self, call: &str, node: u64) -> Vec<(String, Value)> {
         let mut all = self.audit(node).await;
-        let is_it =
-            |(name, event): &(String, Value)| name == "AdminAction" && event["call"] == "TransferLeader";
+        let is_it = |(name, event): &(String, Value)| name == "AdminAction" && event["call"] == call;
         let at = all.iter().rposition(is_it).expect("the action is there");
         all.split_off(at)
     }
@@ -106,7 +105,7 @@ async fn handing_over_leadership_ends_with_the_event_of_whoever_leads_then() {
     let after = before % 3 + 1;
     secured.client(before).transfer_leader(v1::TransferLeaderRequest { node_id: after }).await.unwrap();
     let second = secured.elected(after, first["term"].as_u64().unwrap()).await;
-    let told = secured.since_handing_over(after).await;
+    let told = secured.since("TransferLeader", after).await;
     let names: Vec<&str> = told.iter().take(2).map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["AdminAction", "LeaderElected"], "{told:#?}");
     assert_eq!((&told[0].1["principal"], &told[0].1["node_id"]), (&"boss".into(), &after.into()));
@@ -116,9 +115,29 @@ async fn handing_over_leadership_ends_with_the_event_of_whoever_leads_then() {
     let after = second["node_id"].as_u64().unwrap();
     // Whoever leads already still does, and says itself that it is done.
     secured.client(after).transfer_leader(v1::TransferLeaderRequest { node_id: after }).await.unwrap();
-    let told = secured.since_handing_over(after).await;
+    let told = secured.since("TransferLeader", after).await;
     let names: Vec<&str> = told.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["AdminAction", "AdminActionDone"], "{told:#?}");
+    secured.cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removing_the_node_that_leads_ends_with_the_event_of_whoever_leads_then() {
+    let secured = Secured::start().await;
+    let first = secured.elected(secured.cluster.leader().await, 0).await;
+    assert_eq!(first["voters"], serde_json::json!([1, 2, 3]));
+    let removed = first["node_id"].as_u64().unwrap();
+    let stays = removed % 3 + 1;
+    secured.client(removed).remove_node(v1::RemoveNodeRequest { node_id: removed }).await.unwrap();
+    let second = secured.elected(stays, first["term"].as_u64().unwrap()).await;
+    let told = secured.since("RemoveNode", stays).await;
+    let names: Vec<&str> = told.iter().take(2).map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["AdminAction", "LeaderElected"], "{told:#?}");
+    assert_eq!((&told[0].1["principal"], &told[0].1["node_id"]), (&"boss".into(), &removed.into()));
+    assert_eq!(told[1].1, second);
+    let voters: Vec<u64> = (1..=3).filter(|node| *node != removed).collect();
+    assert_eq!(second["voters"], serde_json::json!(voters), "it was done");
+    assert_eq!(secured.unwritten(removed).await, "gapless_audit_unwritten_total 0", "nothing is missing");
     secured.cluster.stop().await;
 }
 
