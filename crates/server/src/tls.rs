@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 
 use crate::access::reload::{Contents, Current};
@@ -83,6 +83,11 @@ fn made(contents: &Contents, clients: ClientCertificates) -> Result<Arc<ServerCo
         .with_single_cert(chain, key)
         .map_err(|error| format!("certificate and key do not belong together: {error}"))?;
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    if contents.len() > 2 {
+        // Whoever takes up a session again is believed to be who he was, without a look at his certificate; and again after that.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
     Ok(Arc::new(config))
 }
 
@@ -96,6 +101,8 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 
 #[cfg(test)]
 mod tests {
+    use rustls::{ClientConfig, ClientConnection, Connection, HandshakeKind, ServerConnection};
+
     use super::*;
 
     fn pair(name: &str) -> (Vec<u8>, Vec<u8>) {
@@ -119,5 +126,54 @@ mod tests {
             assert!(!told.contains("PRIVATE"), "{told}");
         }
         assert!(make(&[&one, &its_key, b"nothing"]).is_err());
+    }
+
+    /// Sends what one side has to say to the other.
+    fn tell(from: &mut Connection, to: &mut Connection) {
+        let mut said = Vec::new();
+        while from.wants_write() {
+            from.write_tls(&mut said).unwrap();
+        }
+        let mut said = said.as_slice();
+        while !said.is_empty() {
+            to.read_tls(&mut said).unwrap();
+            to.process_new_packets().unwrap();
+        }
+    }
+
+    /// Connects, and says how.
+    fn met(server: &Arc<ServerConfig>, client: &Arc<ClientConfig>) -> HandshakeKind {
+        let mut server = Connection::from(ServerConnection::new(server.clone()).unwrap());
+        let name = "one.example".try_into().unwrap();
+        let mut client = Connection::from(ClientConnection::new(client.clone(), name).unwrap());
+        while client.is_handshaking() || server.is_handshaking() || server.wants_write() {
+            tell(&mut client, &mut server);
+            tell(&mut server, &mut client);
+        }
+        server.handshake_kind().unwrap()
+    }
+
+    #[test]
+    fn a_certificate_of_a_client_is_looked_at_whenever_it_connects() {
+        let (certificate, key) = pair("one.example");
+        let mut roots = RootCertStore::empty();
+        roots.add(certificates(&certificate).unwrap().remove(0)).unwrap();
+        for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+            for (contents, again) in [
+                (vec![certificate.clone(), key.clone()], HandshakeKind::Resumed),
+                (vec![certificate.clone(), key.clone(), certificate.clone()], HandshakeKind::Full),
+            ] {
+                let server = made(&contents, ClientCertificates::Optional).unwrap();
+                let client = ClientConfig::builder_with_provider(provider());
+                let client = client.with_protocol_versions(&[version]).unwrap();
+                let client = client.with_root_certificates(roots.clone()).with_client_auth_cert(
+                    certificates(&certificate).unwrap(),
+                    PrivateKeyDer::from_pem_slice(&key).unwrap(),
+                );
+                let client = Arc::new(client.unwrap());
+                assert_eq!(met(&server, &client), HandshakeKind::Full);
+                assert_eq!(met(&server, &client), again, "{version:?}");
+            }
+        }
     }
 }
