@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  accept ──▶ a place (bounded, also for each address) ──▶ TLS ──▶ HTTP/1 or HTTP/2, by its first bytes ──▶ the door
-//!               │ none: wait, or closed                     │ too slow, idle or fickle: closed
+//!               │ none: the oldest stranger goes; wait      │ too slow, idle or fickle: closed
 //!
 //!  request ──▶ the origin of a page ──▶ who asks ──▶ a place among all calls ──▶ the router
 //! ```
@@ -37,7 +37,7 @@ use crate::access::authentication::{Authentication, Connection};
 use crate::access::fairness::{self, Place, Room};
 use crate::access::reload::Current;
 use crate::access::rules::{self, Scope};
-use crate::access::{certificates, decide};
+use crate::access::{Caller, certificates, decide};
 use crate::activity::Activity;
 use crate::audit::Audit;
 use crate::http::origin::{self, Credentials};
@@ -47,6 +47,7 @@ use crate::reading::Counted;
 use crate::server::Limits;
 use crate::silence::Watched;
 use crate::slow_body::Timely;
+use crate::strangers::{Stranger, Strangers};
 use crate::tracing_request::Traced;
 
 /// How long nothing is accepted after the system could not: file handles have to come back first.
@@ -65,10 +66,6 @@ const MAX_RESET_UNSEEN: usize = 20;
 const MAX_RESET_WRONG: usize = 100;
 /// Streams of requests, which may take as long as they like.
 const ENDLESS: [&str; 2] = ["/gapless.v1.Ledger/WriteStream", "/gapless.v1.Projections/Work"];
-
-/// Who asks, as a connection knows him.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// What is behind the door, who counts at it, and who is let in.
 #[derive(Clone, Debug)]
@@ -93,11 +90,8 @@ pub(crate) async fn run(
     let places = Arc::new(Semaphore::new(limits.connections));
     let crowds = Arc::new(Crowds { most: limits.connections_per_address, here: Mutex::default() });
     let builder = Arc::new(builder(limits));
+    let strangers: Arc<Strangers> = Arc::default();
     loop {
-        let place = tokio::select! {
-            place = places.clone().acquire_owned() => place.expect("nobody closes the semaphore"),
-            _ = closing.wait_for(|closing| *closing) => break,
-        };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = closing.wait_for(|closing| *closing) => break,
@@ -111,10 +105,22 @@ pub(crate) async fn run(
             door.traffic.crowded.fetch_add(1, Relaxed);
             continue;
         };
+        if places.available_permits() == 0 && strangers.make_room() {
+            door.traffic.displaced.fetch_add(1, Relaxed);
+        }
+        let place = tokio::select! {
+            place = places.clone().acquire_owned() => place.expect("nobody closes the semaphore"),
+            _ = closing.wait_for(|closing| *closing) => break,
+        };
         let connected = Connected::new(&door.traffic);
-        let connection = welcome(stream, peer, door.clone(), builder.clone(), limits, closing.clone());
+        let stranger = strangers.enter();
+        let (door, builder, closing) = (door.clone(), builder.clone(), closing.clone());
+        let connection = welcome(stream, peer, door, builder, limits, closing, stranger.clone());
         tokio::spawn(async move {
-            connection.await;
+            tokio::select! {
+                () = connection => {}
+                () = stranger.goes() => {}
+            }
             drop((connected, in_crowd));
             drop(place);
         });
@@ -221,12 +227,13 @@ async fn welcome(
     builder: Arc<Builder<TokioExecutor>>,
     limits: Limits,
     closing: watch::Receiver<bool>,
+    stranger: Arc<Stranger>,
 ) {
     // Answers are small, and whoever waits for one waits for it alone. A socket that refuses is as good without.
     let _ = stream.set_nodelay(true);
     let Some(tls) = &door.tls else {
         let connection = Connection { peer, names: Arc::new([]) };
-        return serve(stream, connection, door, builder, limits, closing).await;
+        return serve(stream, connection, door, builder, limits, closing, stranger).await;
     };
     let handshake = TlsAcceptor::from((*tls.get()).clone()).accept(stream);
     let stream = match tokio::time::timeout(limits.header_timeout, handshake).await {
@@ -243,7 +250,8 @@ async fn welcome(
     };
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let names = certificate.map(certificates::names).unwrap_or_default();
-    serve(stream, Connection { peer, names: names.into() }, door, builder, limits, closing).await;
+    let connection = Connection { peer, names: names.into() };
+    serve(stream, connection, door, builder, limits, closing, stranger).await;
 }
 
 async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
@@ -253,12 +261,13 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     builder: Arc<Builder<TokioExecutor>>,
     limits: Limits,
     mut closing: watch::Receiver<bool>,
+    stranger: Arc<Stranger>,
 ) {
     let (stream, spoke) = Watched::new(stream);
     let (traffic, activity) = (door.traffic.clone(), Arc::new(Activity::new()));
     let its = activity.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        answer(door.clone(), connection.clone(), its.clone(), limits, request)
+        answer(door.clone(), connection.clone(), its.clone(), stranger.clone(), limits, request)
     });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let silent = async {
@@ -289,6 +298,7 @@ async fn answer(
     door: Door,
     connection: Connection,
     activity: Arc<Activity>,
+    stranger: Arc<Stranger>,
     limits: Limits,
     mut request: Request<Incoming>,
 ) -> Result<Response<Measured>, Infallible> {
@@ -300,7 +310,9 @@ async fn answer(
     let is_tls = door.tls.is_some();
     let (mut response, place) = match admitted(&door, &connection, &mut request) {
         Ok(place) => {
-            request.extensions_mut().insert(Peer(connection.peer));
+            if request.extensions().get::<Caller>().is_some() {
+                stranger.believe();
+            }
             let is_endless = ENDLESS.contains(&request.uri().path());
             let allowance = place.allowance();
             let request = request.map(|body| match is_endless {

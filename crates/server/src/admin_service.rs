@@ -91,9 +91,10 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::WaitBarrierRequest>,
     ) -> Result<Response<v1::WaitBarrierResponse>, Status> {
-        let client = self.barriers.caller(request.extensions())?;
+        let caller = caller(request.extensions())?;
+        let client = self.barriers.caller(caller)?;
         let patience = patience(&request, self.limits.patience);
-        let calls = self.gate.open(caller(request.extensions())?, request.get_ref()).await?.calls();
+        let calls = self.gate.open(caller, request.get_ref()).await?.calls();
         Ok(Response::new(calls.wait_barrier(&client, request.get_ref(), patience).await?))
     }
 

@@ -24,6 +24,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::{HeaderValue, Response, StatusCode, header};
+use axum::middleware::Next;
 use gapless_api::json::to_json;
 use gapless_api::{AdminCalls, LedgerCalls, Problem, ProjectionCalls, v1};
 use gapless_engine::Engine;
@@ -71,6 +72,7 @@ pub(crate) fn router(http: Http) -> Router {
         guarded = guarded.route(page.path, page.handler);
     }
     guarded
+        .layer(axum::middleware::from_fn(legible))
         .merge(console::router())
         .method_not_allowed_fallback(async || answer::wrong_method())
         .with_state(http)
@@ -102,6 +104,14 @@ pub(crate) async fn nowhere(request: Request) -> Response<Body> {
         tonic::Status::unimplemented("there is no such service").into_http()
     } else {
         answer::no_route(request.uri().path())
+    }
+}
+
+/// Refuses what is written in a path and is no text.
+async fn legible(request: Request, next: Next) -> Response<Body> {
+    match percent_encoding::percent_decode_str(request.uri().path()).decode_utf8() {
+        Ok(_) => next.run(request).await,
+        Err(_) => refused(&Problem::violation("path", "is not UTF-8")),
     }
 }
 
@@ -157,8 +167,8 @@ async fn apply_namespace(State(http): State<Arc<Http>>, request: Request) -> Res
 
 async fn wait_barrier(State(http): State<Arc<Http>>, request: Request) -> Response<Body> {
     let waited = async {
-        let client = http.barriers.caller(request.extensions())?;
         let caller = caller(request.extensions())?.clone();
+        let client = http.barriers.caller(&caller)?;
         let request = parts::body("WaitBarrier", request).await?;
         http.admin
             .open(&caller, &request)

@@ -22,6 +22,7 @@ mod security;
 mod server;
 mod silence;
 mod slow_body;
+mod strangers;
 pub mod telemetry;
 mod tls;
 mod tracing_request;

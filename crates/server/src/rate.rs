@@ -1,27 +1,33 @@
-//! How often one address may ask: a bucket for each that fills up again. Memory is bounded; the fullest buckets are forgotten first.
+//! How often one client may ask: a bucket for each that fills up again. Memory is bounded; the fullest buckets are forgotten first.
+//!
+//! Must not know: what is asked.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::http::Extensions;
 use gapless_api::{Problem, ProblemKind};
 use gapless_types::ClientId;
+use ring::digest;
 use tokio::time::Instant;
 
-use crate::accept::{Peer, network};
+use crate::access::Caller;
+use crate::access::fairness;
 
-/// Calls that an address may make at once.
+/// Calls that a client may make at once.
 const BURST: u32 = 200;
 /// How long it takes until one more is allowed.
 const REFILL: Duration = Duration::from_millis(10);
-/// Addresses that are remembered.
-const ADDRESSES: usize = 10_000;
+/// Clients that are remembered.
+const CLIENTS: usize = 10_000;
 
-/// What each address has used.
-#[derive(Debug, Default)]
-pub(crate) struct Rates(Mutex<HashMap<IpAddr, Bucket>>);
+/// What each client has used.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    /// Whether callers have names; if not, they count as their networks.
+    is_known: bool,
+    buckets: Mutex<HashMap<Arc<str>, Bucket>>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
@@ -30,33 +36,36 @@ struct Bucket {
 }
 
 impl Rates {
-    /// Takes one call of whoever is connected: as whom it counts.
+    /// For callers who say who they are, or for strangers.
+    pub(crate) fn new(is_known: bool) -> Self {
+        Self { is_known, buckets: Mutex::default() }
+    }
+
+    /// Takes one call of a caller: as whom it counts.
     ///
     /// # Errors
-    /// If the address has made too many.
-    pub(crate) fn caller(&self, extensions: &Extensions) -> Result<ClientId, Problem> {
-        let Some(Peer(peer)) = extensions.get() else {
-            return Err(Problem::new(ProblemKind::Internal, "NO_PEER", "a call that came from nowhere"));
-        };
-        let address = network(peer.ip());
-        self.take(address, Instant::now())?;
-        Ok(ClientId::new(&address.to_string()).expect("an address is shorter than a client id may be"))
+    /// If he has made too many.
+    pub(crate) fn caller(&self, caller: &Caller) -> Result<ClientId, Problem> {
+        let client = fairness::client(caller, self.is_known);
+        let id = id(&client);
+        self.take(client, Instant::now())?;
+        Ok(id)
     }
 
     /// Takes one call.
     ///
     /// # Errors
-    /// If the address has made too many.
-    fn take(&self, address: IpAddr, now: Instant) -> Result<(), Problem> {
-        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= ADDRESSES && !buckets.contains_key(&address) {
+    /// If the client has made too many.
+    fn take(&self, client: Arc<str>, now: Instant) -> Result<(), Problem> {
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= CLIENTS && !buckets.contains_key(&client) {
             // Who has not asked for a while has nothing to be remembered for.
             buckets.retain(|_, bucket| bucket.filled(now).left < BURST);
-            if buckets.len() >= ADDRESSES {
+            if buckets.len() >= CLIENTS {
                 return Err(too_many());
             }
         }
-        let bucket = buckets.entry(address).or_insert(Bucket { left: BURST, since: now });
+        let bucket = buckets.entry(client).or_insert(Bucket { left: BURST, since: now });
         *bucket = bucket.filled(now);
         bucket.left = bucket.left.checked_sub(1).ok_or_else(too_many)?;
         Ok(())
@@ -74,6 +83,16 @@ impl Bucket {
     }
 }
 
+/// The client as one who waits. A principal may have a longer name than a client: then a hash of it, which has as many characters as
+/// fit, is as good.
+fn id(client: &str) -> ClientId {
+    ClientId::new(client).unwrap_or_else(|_| {
+        let digest = digest::digest(&digest::SHA256, client.as_bytes());
+        let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        ClientId::new(&hex).expect("a hash has 64 characters, which a client id may have")
+    })
+}
+
 fn too_many() -> Problem {
     let message = format!("more than {BURST} calls at once, or one in {} ms; ask later", REFILL.as_millis());
     Problem::new(ProblemKind::Exhausted, "RATE_LIMITED", message).with("limit", "calls").after(REFILL)
@@ -81,36 +100,50 @@ fn too_many() -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv6Addr;
+    use std::net::{IpAddr, Ipv6Addr};
 
     use super::*;
+    use crate::access::{MAX_PRINCIPAL_BYTES, Principal, Rights};
+
+    fn caller(name: &str, address: impl Into<IpAddr>) -> Caller {
+        let principal = Arc::new(Principal { name: name.to_owned(), rights: Rights::all() });
+        Caller { principal, peer: (address.into(), 5).into(), expires: None }
+    }
 
     #[test]
     fn a_bucket_empties_and_fills_up_again() {
-        let (rates, now) = (Rates::default(), Instant::now());
-        let (one, other) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
+        let (rates, now) = (Rates::new(false), Instant::now());
+        let take = |client: &str, now| rates.take(client.into(), now);
         for _ in 0..BURST {
-            rates.take(one, now).unwrap();
+            take("one", now).unwrap();
         }
-        assert_eq!(rates.take(one, now).unwrap_err().retry_after, Some(REFILL));
-        rates.take(other, now).unwrap();
-        rates.take(one, now + REFILL).unwrap();
-        rates.take(one, now + REFILL).unwrap_err();
+        assert_eq!(take("one", now).unwrap_err().retry_after, Some(REFILL));
+        take("other", now).unwrap();
+        take("one", now + REFILL).unwrap();
+        take("one", now + REFILL).unwrap_err();
         let later = now + REFILL * 1000;
         for _ in 0..BURST {
-            rates.take(one, later).unwrap();
+            take("one", later).unwrap();
         }
-        rates.take(one, later).unwrap_err();
+        take("one", later).unwrap_err();
+    }
+
+    #[test]
+    fn who_has_not_asked_for_a_while_makes_room_and_nobody_else_does() {
+        let (rates, now) = (Rates::new(true), Instant::now());
+        for client in 0..CLIENTS {
+            rates.take(client.to_string().into(), now).unwrap();
+        }
+        assert_eq!(rates.take("late".into(), now).unwrap_err().reason, "RATE_LIMITED");
+        rates.take("0".into(), now).unwrap();
+        rates.take("late".into(), now + REFILL).unwrap();
+        assert_eq!(rates.buckets.lock().unwrap().len(), 2, "those who asked once have all of it again");
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_has_a_whole_network_asks_no_more_often_than_who_has_one_address() {
-        let rates = Rates::default();
-        let ask = |address: Ipv6Addr| {
-            let mut extensions = Extensions::new();
-            extensions.insert(Peer((address, 5).into()));
-            rates.caller(&extensions)
-        };
+        let rates = Rates::new(false);
+        let ask = |address: Ipv6Addr| rates.caller(&caller("anybody", address));
         let network: Ipv6Addr = "2001:db8::".parse().unwrap();
         let neighbour: Ipv6Addr = "2001:db8:0:1::".parse().unwrap();
         for host in 0..u128::from(BURST) {
@@ -120,5 +153,25 @@ mod tests {
         let next = ask(Ipv6Addr::from_bits(network.to_bits() + u128::from(BURST)));
         assert_eq!(next.unwrap_err().reason, "RATE_LIMITED");
         ask(neighbour).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_a_name_counts_as_himself_wherever_he_asks_from() {
+        let rates = Rates::new(true);
+        let ask = |name: &str, host: u8| rates.caller(&caller(name, [10, 0, 0, host]));
+        for host in 0..BURST {
+            assert_eq!(ask("greedy", u8::try_from(host).unwrap()).unwrap().as_str(), "greedy");
+        }
+        for host in [0, 250] {
+            assert_eq!(ask("greedy", host).unwrap_err().reason, "RATE_LIMITED", "10.0.0.{host}");
+            assert_eq!(ask("modest", host).unwrap().as_str(), "modest", "behind the same address");
+        }
+    }
+
+    #[test]
+    fn every_name_of_a_principal_is_one_of_a_client_and_no_two_are_the_same() {
+        let long = |end: &str| format!("{}{end}", "n".repeat(MAX_PRINCIPAL_BYTES - 1));
+        let ids = [&long("a"), &long("b"), "n"].map(id);
+        assert!(ids[0] != ids[1] && ids[1] != ids[2], "{ids:?}");
     }
 }

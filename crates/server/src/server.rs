@@ -175,7 +175,7 @@ impl Server {
         let admin = AdminCalls::new(engine.clone(), env!("CARGO_PKG_VERSION"), config.other_nodes);
         let admin = admin.with_backups(places);
         let projections = ProjectionCalls::new(engine.clone());
-        let barriers = Arc::new(Rates::default());
+        let barriers = Arc::new(Rates::new(security.authentication.is_on()));
         let audit = match security.authentication.is_on() {
             true => Audit::kept(engine.clone()),
             false => Audit::off(),

@@ -32,10 +32,16 @@ pub(crate) fn check<B>(
 
 fn is_foreign<B>(request: &Request<B>, peer: SocketAddr, credentials: Credentials) -> bool {
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    // A request comes from one place and is for one: whoever says more than that wants it taken for another one.
+    let says_twice = |name| request.headers().get_all(name).iter().nth(1).is_some();
+    if says_twice(header::HOST) || says_twice(header::ORIGIN) {
+        return true;
+    }
     let is_local = credentials == Credentials::None && peer.ip().to_canonical().is_loopback();
     let host = header(header::HOST).or(request.uri().authority().map(|authority| authority.as_str()));
-    let foreign_host = is_local && host.is_some_and(|host| !is_loopback(host));
     // What is there and cannot be read is foreign, too.
+    let is_legible = host.is_some() || !request.headers().contains_key(header::HOST);
+    let foreign_host = is_local && (!is_legible || host.is_some_and(|host| !is_loopback(host)));
     let foreign_page = request.headers().get(header::ORIGIN).is_some_and(|origin| {
         let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
         origin.is_none_or(|(_, origin)| Some(origin) != host)
@@ -55,6 +61,26 @@ fn is_loopback(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_says_two_hosts_or_origins_or_one_that_nobody_can_read_is_refused() {
+        let near = SocketAddr::from(([127, 0, 0, 1], 5));
+        let refused = |credentials, headers: &[(&str, &[u8])]| {
+            let mut request = Request::builder().uri("/v1/namespaces");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            check(&request.body(()).unwrap(), near, credentials).is_err()
+        };
+        let (host, origin) = (("host", &b"localhost"[..]), ("origin", &b"http://localhost"[..]));
+        for credentials in [Credentials::None, Credentials::Asked] {
+            assert!(!refused(credentials, &[host, origin]));
+            assert!(refused(credentials, &[host, ("host", b"evil.example")]));
+            assert!(refused(credentials, &[host, origin, ("origin", b"http://evil.example")]));
+            assert!(refused(credentials, &[host, ("origin", b"\xFF")]));
+        }
+        assert!(refused(Credentials::None, &[("host", b"\xFF")]));
+    }
 
     #[test]
     fn pages_from_elsewhere_are_refused_whoever_asks() {

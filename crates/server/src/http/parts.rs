@@ -75,9 +75,7 @@ fn pairs(query: &str) -> Result<Vec<(String, String)>, Problem> {
 
 /// A body as text.
 pub(super) async fn text(request: Request) -> Result<String, Problem> {
-    if let Some(encoding) = request.headers().get(header::CONTENT_ENCODING)
-        && encoding != "identity"
-    {
+    if request.headers().get_all(header::CONTENT_ENCODING).iter().any(|encoding| encoding != "identity") {
         return Err(Problem::violation(
             "Content-Encoding",
             "bodies are sent as they are, without compression",

@@ -194,6 +194,7 @@ fn requests(page: &mut Page, metrics: &Metrics) {
     page.one(CONNECTIONS_ACCEPTED, traffic.accepted.load(Relaxed));
     page.one(CONNECTIONS_SILENT, traffic.silent.load(Relaxed));
     page.one(CONNECTIONS_CROWDED, traffic.crowded.load(Relaxed));
+    page.one(CONNECTIONS_DISPLACED, traffic.displaced.load(Relaxed));
     page.one(CONNECTIONS_FICKLE, traffic.fickle.load(Relaxed));
     page.one(HANDSHAKES_FAILED, traffic.handshakes_failed.load(Relaxed));
     let strangers = metrics.audit.counters();

@@ -149,6 +149,7 @@ metrics! {
         CONNECTIONS_ACCEPTED Counter "gapless_connections_accepted_total" [] "Connections that were accepted";
         CONNECTIONS_SILENT Counter "gapless_connections_silent_total" [] "Connections that were closed because they said nothing";
         CONNECTIONS_CROWDED Counter "gapless_connections_crowded_total" [] "Connections that were closed at once because their address had too many";
+        CONNECTIONS_DISPLACED Counter "gapless_connections_displaced_total" [] "Connections on which nobody was believed that made room for others";
         CONNECTIONS_FICKLE Counter "gapless_connections_fickle_total" [] "Connections that were closed because they broke off one call after the other";
         HANDSHAKES_FAILED Counter "gapless_tls_handshakes_failed_total" [] "Connections that did not get through the handshake of TLS";
         AUTHENTICATIONS_REFUSED Counter "gapless_authentications_refused_total" [] "Requests without a credible token or certificate";

@@ -141,6 +141,8 @@ pub(crate) struct Traffic {
     pub(crate) accept_errors: AtomicU64,
     /// Connections that were closed at once: too many of one address.
     pub(crate) crowded: AtomicU64,
+    /// Connections of strangers that made room for others.
+    pub(crate) displaced: AtomicU64,
     /// Connections that did not get through the handshake of TLS.
     pub(crate) handshakes_failed: AtomicU64,
     /// Connections that were closed because they broke off one call after the other.
@@ -181,6 +183,7 @@ impl Traffic {
             silent: zero(),
             accept_errors: zero(),
             crowded: zero(),
+            displaced: zero(),
             handshakes_failed: zero(),
             fickle: zero(),
         }

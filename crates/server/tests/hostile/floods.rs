@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, Request};
 use bytes::{BufMut, Bytes, BytesMut};
+use gapless_api::v1;
 use h2::client::ResponseFuture;
+use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -169,6 +171,9 @@ async fn who_breaks_off_one_call_after_the_other_is_cut_off() {
         drop(response);
     }
     assert!(cut_off, "fifty thousand calls were begun and broken off");
+    // Whoever reads the lines of the node is not told of every stranger.
+    let lines = std::fs::read_to_string(server.path("stderr")).unwrap();
+    assert!(!lines.contains("h2::"), "{lines}");
     server.memory_is_as_before(memory, "resets");
     assert_eq!(server.state(), state);
     // He may come again, and behave.
@@ -205,6 +210,38 @@ async fn strangers_who_only_look_whether_it_serves_take_no_room_from_others() {
     neighbour.leave();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_is_known_gets_a_connection_however_many_strangers_hold_one() {
+    let settings = [("GAPLESS_SERVER__CONNECTIONS", "8"), ("GAPLESS_SERVER__HEADER_TIMEOUT", "60s")];
+    let server = Secured::start_with(&settings);
+    let token = server.token("till", "shop", "write");
+    // They say nothing.
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(tcp(&server).await);
+    }
+    server.says(&token, &["write", "shop/1", "ItemSold"]);
+    // They want to know for ever whether it serves, each on a connection of his own.
+    let mut watching = Vec::new();
+    for _ in 0..20 {
+        let mut sender = http2(&server, None).await.unwrap().ready().await.unwrap();
+        let request = Request::post(format!("https://{}/grpc.health.v1.Health/Watch", server.address))
+            .header("content-type", "application/grpc")
+            .body(())
+            .unwrap();
+        let (response, mut body) = sender.send_request(request, false).unwrap();
+        body.send_data(framed(b""), true).unwrap();
+        watching.push((sender, timeout(LONG, response).await.unwrap().unwrap()));
+    }
+    server.says(&token, &["write", "shop/1", "ItemSold"]);
+    assert!(server.metric("gapless_connections_displaced_total") >= 20);
+    for stream in silent {
+        closed(stream, "silence").await;
+    }
+    let (_, mut first) = watching.remove(0);
+    while let Some(Ok(_)) = timeout(LONG, first.body_mut().data()).await.unwrap() {}
+}
+
 /// The status of an answer, whichever end of it that stands at.
 async fn status(response: ResponseFuture) -> Option<HeaderValue> {
     let (head, mut body) = response.await.ok()?.into_parts();
@@ -227,7 +264,7 @@ async fn all_but_the_last_byte(body: &mut h2::SendStream<Bytes>, bytes: usize) {
     while !left.is_empty() {
         body.reserve_capacity(left.len().min(1 << 16));
         match std::future::poll_fn(|context| body.poll_capacity(context)).await {
-            Some(Ok(room)) => body.send_data(left.split_to(room.min(left.len())), false).unwrap(),
+            Some(Ok(room)) if body.send_data(left.split_to(room.min(left.len())), false).is_ok() => {}
             // It was broken off; the answer says why.
             _ => std::future::pending().await,
         }
@@ -262,18 +299,52 @@ async fn requests_that_never_end_take_so_much_memory_and_no_more() {
                 }
             });
         }
-        let (mut held, mut refused) = (Vec::new(), 0);
+        let (mut held, mut bodies, mut refused) = (Vec::new(), Vec::new(), 0);
         while let Some(call) = timeout(LONG, calls.join_next()).await.unwrap() {
             match call.unwrap() {
-                Ok(call) => held.push(call),
+                Ok((answer, body)) => {
+                    held.push(answer);
+                    bodies.push(body);
+                }
                 Err(status) => {
                     assert_eq!(status.as_ref().map(HeaderValue::as_bytes), Some(&b"8"[..]), "{path}");
                     refused += 1;
                 }
             }
         }
-        assert!(held.len() <= most && refused >= 64 - most, "{path}: {} are held", held.len());
+        // Some were refused while their last bytes were on the way.
+        while held.len() > most {
+            let next = timeout(LONG, futures_util::future::select_all(&mut held)).await;
+            let (status, at, _) = next.unwrap_or_else(|_| panic!("{path}: too many are held"));
+            assert_eq!(status.as_ref().map(HeaderValue::as_bytes), Some(&b"8"[..]), "{path}");
+            drop((held.swap_remove(at), bodies.swap_remove(at)));
+            refused += 1;
+        }
+        assert!(refused >= 64 - most, "{path}: {} are held", held.len());
         server.memory_is_as_before(memory, path);
     }
     neighbour.leave();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_a_name_waits_for_barriers_as_often_as_he_may_whoever_asks_from_the_same_address() {
+    let server = Secured::start();
+    let target = Some(v1::barrier_target::Target::PartitionOffset(1 << 40));
+    let target = v1::BarrierTarget { namespace: "shop".to_owned(), partition: 0, target };
+    let message = framed(&v1::WaitBarrierRequest { targets: vec![target], timeout_ms: 1 }.encode_to_vec());
+    let uri = format!("https://{}/gapless.v1.Admin/WaitBarrier", server.address);
+    // All of them together ask more often than anybody may, and none of them does.
+    for name in ["one", "two", "three", "four", "five", "six"] {
+        let token = format!("Bearer {}", server.token(name, "shop", "read"));
+        let mut sender = http2(&server, None).await.unwrap();
+        for number in 0..150 {
+            sender = timeout(LONG, sender.ready()).await.unwrap().unwrap();
+            let request = Request::post(&uri).header("content-type", "application/grpc");
+            let request = request.header("authorization", &token).body(()).unwrap();
+            let (response, mut body) = sender.send_request(request, false).unwrap();
+            body.send_data(message.clone(), true).unwrap();
+            let status = timeout(LONG, status(response)).await.unwrap();
+            assert_eq!(status.as_ref().map(HeaderValue::as_bytes), Some(&b"0"[..]), "{name}, {number}");
+        }
+    }
 }
