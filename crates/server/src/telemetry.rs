@@ -115,18 +115,26 @@ pub struct SpanCounters {
     pub(crate) dropped: AtomicU64,
 }
 
-/// Which lines a text asks for. What agrees on an order in a library of its own talks much, and is heard from `warn` on unless
-/// somebody asks for more.
+/// Which lines a text asks for. Libraries are heard less unless somebody asks for more: what agrees on an order talks much, and is heard
+/// from `warn` on; what reads from connections says something whenever a stranger does something wrong, as often as he likes, and is
+/// heard from `error` on.
 ///
 /// # Errors
 /// If it does not say so.
 pub fn levels(text: &str) -> Result<Targets, TelemetryError> {
     let asked: Targets = text.parse().map_err(|_| TelemetryError::Levels)?;
-    let quiet = ["openraft", "h2", "hyper", "hyper_util", "tonic", "tower"];
+    let quiet = [
+        ("openraft", LevelFilter::WARN),
+        ("h2", LevelFilter::ERROR),
+        ("hyper", LevelFilter::ERROR),
+        ("hyper_util", LevelFilter::ERROR),
+        ("rustls", LevelFilter::ERROR),
+        ("tonic", LevelFilter::ERROR),
+        ("tower", LevelFilter::ERROR),
+    ];
     let mut levels = asked.clone();
-    for target in quiet.into_iter().filter(|target| !text.contains(target)) {
-        let most = asked.default_level().unwrap_or(LevelFilter::OFF).min(LevelFilter::WARN);
-        levels = levels.with_target(target, most);
+    for (target, most) in quiet.into_iter().filter(|(target, _)| !text.contains(target)) {
+        levels = levels.with_target(target, asked.default_level().unwrap_or(LevelFilter::OFF).min(most));
     }
     Ok(levels)
 }
@@ -216,6 +224,12 @@ mod tests {
         assert!(!info.would_enable("gapless_engine", &Level::DEBUG));
         assert!(!info.would_enable("openraft::core", &Level::INFO));
         assert!(info.would_enable("openraft::core", &Level::WARN));
+        // Strangers make it talk.
+        for library in ["h2::proto::streams", "hyper", "rustls::conn", "tonic::transport"] {
+            assert!(!info.would_enable(library, &Level::WARN), "{library}");
+            assert!(info.would_enable(library, &Level::ERROR), "{library}");
+        }
+        assert!(levels("info,h2=debug").unwrap().would_enable("h2::proto", &Level::DEBUG));
         let asked = levels("warn,openraft=debug").unwrap();
         assert!(asked.would_enable("openraft::core", &Level::DEBUG));
         assert!(!asked.would_enable("gapless", &Level::INFO));
