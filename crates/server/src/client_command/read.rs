@@ -94,3 +94,22 @@ fn show(event: &v1::Event, form: DumpForm, out: &mut dyn Write) -> Result<()> {
 fn row([offset, event, client, numbers, payload]: [&str; 5]) -> String {
     format!("{offset:>8}  {event:<16}  {client:<10}  {numbers:<14}  {payload}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_named_does_nothing_to_a_terminal() {
+        let event = v1::Event {
+            event_type: "Sold\u{1b}[2J".to_owned(),
+            client_id: "till\u{9b}31m".to_owned(),
+            payload: b"\x1b]0;title\x07".to_vec().into(),
+            ..Default::default()
+        };
+        let mut out = Vec::new();
+        show(&event, DumpForm::Table, &mut out).unwrap();
+        let line = String::from_utf8(out).unwrap();
+        assert!(!line.trim_end_matches('\n').contains(char::is_control), "{line:?}");
+    }
+}

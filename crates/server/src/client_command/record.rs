@@ -72,3 +72,22 @@ fn show(records: &[v1::Record], form: DumpForm, out: &mut dyn Write) -> Result<(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_named_does_nothing_to_a_terminal() {
+        let text = v1::Value { kind: Some(v1::value::Kind::Text("\u{1b}[2J".to_owned())) };
+        let record = v1::Record {
+            record_type: "Invoice\u{1b}[2J".to_owned(),
+            fields: [("amount\u{9b}31m".to_owned(), text)].into(),
+            ..Default::default()
+        };
+        let mut out = Vec::new();
+        show(&[record], DumpForm::Table, &mut out).unwrap();
+        let lines = String::from_utf8(out).unwrap();
+        assert!(!lines.contains('\u{1b}') && !lines.contains('\u{9b}'), "{lines:?}");
+    }
+}

@@ -6,7 +6,7 @@ use gapless_api::v1;
 use prost::Message;
 use tonic::Code;
 
-use crate::support::{Neighbour, Secured, program, says, until};
+use crate::support::{Neighbour, Secured, piped, program, says, until};
 use crate::wire::{framed, grpc, http1, request, tls};
 
 const LIST: &str = "/gapless.v1.Admin/ListNamespaces";
@@ -214,4 +214,17 @@ async fn certificates_prove_those_they_name_and_nobody_else() {
     command.args(["read", "shop/1", "--server", &server.address, "--ca"]).arg(server.path("tls/ca.pem"));
     command.arg("--cert").arg(server.path("tls/till-1.pem"));
     says(command.arg("--key-file").arg(server.path("tls/till-1.key")));
+}
+
+#[test]
+fn a_token_that_is_looked_at_does_nothing_to_a_terminal() {
+    let claims = serde_json::json!({
+        "sub": "till\u{1b}[2J", "aud": "\u{1b}[2J", "exp": u64::MAX, "namespaces": ["*"], "actions": ["read"],
+    });
+    let header = part(&serde_json::json!({"alg": "HS256", "kid": "one\u{9b}31m"}).to_string());
+    let token = format!("{header}.{}.{}", part(&claims.to_string()), part("nothing"));
+    let said = piped(program().args(["token", "inspect"]), token.as_bytes());
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains("after the year 9999"), "{said:?}");
+    assert!(!said.contains('\u{1b}') && !said.contains('\u{9b}'), "{said:?}");
 }
