@@ -16,13 +16,12 @@ use crate::error::{AppendError, Fault};
 use crate::format::footer::Footer;
 use crate::format::{Geometry, segment_file_name};
 use crate::index::SegmentIndex;
-use crate::io::{File, Io, OpenMode, write_all_at};
+use crate::io::{File, Io, OpenMode, write_all_at, write_zeros};
+use crate::options::SyncPolicy;
 use crate::reserve::Reserve;
 use crate::shared::{Prepared, Shared};
 use crate::stats::add;
 use crate::ticket::Settled;
-
-static ZEROS: [u8; 256 * 1024] = [0; 256 * 1024];
 
 /// Something to be done when there is time.
 #[derive(Debug)]
@@ -103,7 +102,8 @@ impl Shared {
         };
         let recycled = spare.is_some();
         let unfinished = self.dir.join(spare.unwrap_or_else(|| format!("{:010}.new.tmp", number.get())));
-        let file = match fill(&*self.io, &unfinished, geometry.capacity, recycled) {
+        let blank = if recycled { Blank::Recycled } else { Blank::new(self.options.sync) };
+        let file = match blank.make(&*self.io, &unfinished, geometry.capacity) {
             Ok(file) => file,
             Err(error) => {
                 // Room on a full disk is wanted now; if this fails too, the name is removed at the next opening.
@@ -226,21 +226,38 @@ pub(crate) fn put_in_place(
     io.sync_dir(dir)
 }
 
-/// A durable file of zeros, made new or out of a released segment.
-///
-/// Zeros are written even where the room is reserved: only then does a later sync not have to change metadata.
-pub(crate) fn fill(io: &dyn Io, path: &Path, capacity: u32, exists: bool) -> io::Result<Arc<dyn File>> {
-    let file = io.open(path, if exists { OpenMode::Write } else { OpenMode::Create })?;
-    if !exists {
-        file.reserve(u64::from(capacity))?;
+/// How a durable file of zeros is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blank {
+    /// Zeros are written even though the room is reserved: only then does a later sync not have to change metadata. For logs whose
+    /// sync somebody waits for.
+    Written,
+    /// The room is reserved, and reads as zeros. For logs that are synced in the background: writing zeros first would double what
+    /// their disk has to do, and whoever waits for another log on it waits for that, too.
+    Reserved,
+    /// Zeros are written over what a released segment held.
+    Recycled,
+}
+
+impl Blank {
+    /// How a new one is made for a log with this policy.
+    pub(crate) fn new(policy: SyncPolicy) -> Self {
+        match policy {
+            SyncPolicy::EveryFrame => Self::Written,
+            SyncPolicy::OnRequest => Self::Reserved,
+        }
     }
-    let mut offset = 0;
-    while offset < u64::from(capacity) {
-        let length = (u64::from(capacity) - offset).min(ZEROS.len() as u64);
-        let chunk = &ZEROS[..usize::try_from(length).unwrap_or(ZEROS.len())];
-        write_all_at(&*file, chunk, offset)?;
-        offset += length;
+
+    pub(crate) fn make(self, io: &dyn Io, path: &Path, capacity: u32) -> io::Result<Arc<dyn File>> {
+        let mode = if self == Self::Recycled { OpenMode::Write } else { OpenMode::Create };
+        let file = io.open(path, mode)?;
+        if self != Self::Recycled {
+            file.reserve(u64::from(capacity))?;
+        }
+        if self != Self::Reserved {
+            write_zeros(&*file, 0..u64::from(capacity))?;
+        }
+        file.sync()?;
+        Ok(file)
     }
-    file.sync()?;
-    Ok(file)
 }

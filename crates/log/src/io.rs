@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -121,6 +122,20 @@ pub fn write_all_at(file: &dyn File, bytes: &[u8], offset: u64) -> io::Result<()
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
+    }
+    Ok(())
+}
+
+static ZEROS: [u8; 256 * 1024] = [0; 256 * 1024];
+
+/// Writes zeros over a range.
+pub fn write_zeros(file: &dyn File, range: Range<u64>) -> io::Result<()> {
+    let mut offset = range.start;
+    while offset < range.end {
+        let length = (range.end - offset).min(ZEROS.len() as u64);
+        let piece = &ZEROS[..usize::try_from(length).unwrap_or(ZEROS.len())];
+        write_all_at(file, piece, offset)?;
+        offset += length;
     }
     Ok(())
 }

@@ -286,6 +286,12 @@ impl Log {
         self.0.shared.flush()
     }
 
+    /// The same, unless somebody is writing or syncing: then what is queued stays until the next time, as long as it is not more than
+    /// `most_queued` bytes. Whoever appends without waiting for anything does not have to wait for a sync of others.
+    pub fn flush_unless_busy(&self, most_queued: u64) -> Settled {
+        self.0.shared.flush_unless_busy(most_queued)
+    }
+
     /// Writes everything that is queued and makes it durable.
     pub fn sync(&self) -> Settled {
         self.0.shared.sync_all()

@@ -11,7 +11,7 @@ use gapless_types::limits::LAST_LOG_NUMBER;
 use gapless_types::{FrameNumber, Position, SegmentNumber};
 
 use crate::catalog::Catalog;
-use crate::chores::{Chore, fill, put_in_place};
+use crate::chores::{Blank, Chore, put_in_place};
 use crate::damage::{Damage, Finding};
 use crate::error::OpenError;
 use crate::format::control::Suspect;
@@ -100,7 +100,8 @@ impl Opener<'_> {
         let path = self.path(number);
         let unfinished = self.dir.join(format!("{:010}.new.tmp", number.get()));
         let capacity = header.geometry.capacity;
-        let file = fill(self.io, &unfinished, capacity, false)
+        let file = Blank::new(self.options.sync)
+            .make(self.io, &unfinished, capacity)
             .and_then(|file| put_in_place(self.io, self.dir, &unfinished, number).map(|()| file))
             .and_then(|file| write_all_at(&*file, &header.encode(), 0).map(|()| file))
             .and_then(|file| file.sync().map(|()| file))

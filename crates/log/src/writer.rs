@@ -9,7 +9,7 @@
 //! Must not know: who reads, how segments are prepared.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, TryLockError};
 
 use gapless_types::mistakes::{Mistake, makes};
 
@@ -120,6 +120,18 @@ impl Shared {
         let mut writer = self.lock_writer();
         while self.write_group(&mut writer)? {}
         Ok(())
+    }
+
+    /// The same, unless somebody else has the writer and no more than so many bytes wait for him.
+    pub(crate) fn flush_unless_busy(&self, most_queued: u64) -> Settled {
+        match self.writer.try_lock() {
+            Ok(mut writer) => {
+                while self.write_group(&mut writer)? {}
+                Ok(())
+            }
+            Err(TryLockError::WouldBlock) if self.state().queue.bytes() <= most_queued => Ok(()),
+            Err(_) => self.flush(),
+        }
     }
 
     /// Writes everything that is queued and makes it durable.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::{DirectoryLock, File, Io, OpenMode};
+use super::{DirectoryLock, File, Io, OpenMode, write_zeros};
 
 /// Name of the file whose lock stands for its directory.
 const LOCK_FILE: &str = "LOCK";
@@ -134,19 +134,17 @@ impl File for RealFile {
         let claimed = rustix::io::retry_on_intr(|| {
             rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, length)
         });
-        match claimed {
+        let claimed = match claimed {
             Ok(()) => Ok(()),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) if length > before => {
-                self.file.set_len(length).map_err(quota_as_full)
-            }
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            Err(errno) => {
-                // Some file systems claim block by block and keep what they got before the disk was full. The
-                // caller is told the first error, whether or not the room could be given back.
-                let _ = self.file.set_len(before);
-                Err(quota_as_full(errno.into()))
-            }
-        }
+            // Room that cannot be claimed is taken.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(self, before..length.max(before)),
+            Err(errno) => Err(quota_as_full(errno.into())),
+        };
+        claimed.inspect_err(|_| {
+            // Some file systems claim block by block and keep what they got before the disk was full. The
+            // caller is told the first error, whether or not the room could be given back.
+            let _ = self.file.set_len(before);
+        })
     }
 
     fn sync(&self) -> io::Result<()> {
