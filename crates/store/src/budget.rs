@@ -120,6 +120,11 @@ impl Budget {
         self.0.memtables.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map(|_| ())
     }
 
+    /// Whether so many bytes could be taken now.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.memtable_bytes().saturating_add(bytes) <= self.0.memtable_ceiling
+    }
+
     pub(crate) fn give_back(&self, bytes: u64) {
         let before = self.0.memtables.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "a memtable gives back what it took");

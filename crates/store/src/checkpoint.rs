@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gapless_log::io::DirectoryLock;
+
 use crate::bounds::Bounds;
 use crate::budget::Budget;
 use crate::cursor::Merge;
@@ -35,6 +37,8 @@ pub(crate) struct Workshop {
     pub(crate) budget: Budget,
     pub(crate) next_file: Arc<AtomicU64>,
     pub(crate) counters: Arc<Counters>,
+    /// As long as a job may write files, nobody else does.
+    pub(crate) _lock: Arc<dyn DirectoryLock>,
 }
 
 impl Workshop {

@@ -76,8 +76,9 @@ impl Store {
             budget: budget.clone(),
             next_file: Arc::new(AtomicU64::new(next_file)),
             counters: Arc::default(),
+            _lock: lock,
         };
-        let mut store = Self::new(workshop, options, version, lock);
+        let mut store = Self::new(workshop, options, version);
         if !strays.is_empty() {
             // A checkpoint that we see may have lost its name in a sync that failed; then the one before it is what
             // a crash would bring back, with the files that are strays to us.
@@ -103,8 +104,8 @@ impl Store {
     }
 }
 
-fn lock(disk: &Disk) -> Result<Box<dyn DirectoryLock>, OpenError> {
-    disk.io.lock(&disk.dir).map_err(|error| match error.kind() {
+fn lock(disk: &Disk) -> Result<Arc<dyn DirectoryLock>, OpenError> {
+    disk.io.lock(&disk.dir).map(Arc::from).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => OpenError::InUse(disk.dir.clone()),
         _ => failed("lock", &disk.dir)(error).into(),
     })

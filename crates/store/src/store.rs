@@ -15,8 +15,6 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use gapless_log::io::DirectoryLock;
-
 use crate::batch::{Batch, Operation};
 use crate::checkpoint::{FrozenCheckpoint, Retired, Workshop, WrittenCheckpoint};
 use crate::compaction::{Compaction, Maintained, plan};
@@ -46,7 +44,6 @@ pub struct Store {
     /// Files that a checkpoint may name of which nobody knows whether it is the durable one, and files that could
     /// not be removed. They go after the next one that is published.
     leftovers: Vec<PathBuf>,
-    _lock: Box<dyn DirectoryLock>,
 }
 
 impl Deref for Store {
@@ -72,6 +69,11 @@ impl Store {
         self.view.sequence = self.active().apply(batch, self.view.sequence, &self.live_sequences);
         count_rows(&mut self.view.buckets, batch);
         Ok(())
+    }
+
+    /// Whether there is memory for a batch, as far as can be said now.
+    pub fn has_room(&self, batch: &Batch) -> bool {
+        self.workshop.budget.has_room(most_bytes(batch))
     }
 
     /// Whether it is time for a checkpoint: the memtable has its share, or those of the node are near their ceiling.
@@ -141,25 +143,19 @@ impl Store {
     /// # Panics
     ///
     /// LOG-2 if `offset` is ahead of what was synced, WM-1 if it is behind the last checkpoint.
-    #[expect(clippy::needless_pass_by_value, reason = "a proof of a sync is used once")]
     pub fn checkpoint(&mut self, offset: Offset, synced: Synced) -> Result<(), CheckpointError> {
-        let written = self.rotate(offset, &synced)?.write_out()?;
-        self.publish(written)?;
+        let written = self.rotate(offset)?.write_out()?;
+        self.publish(written, synced)?;
         Ok(())
     }
 
     /// The first step of a checkpoint: freezes everything applied so far. What is returned can be written out on
-    /// another thread while applies go on.
+    /// another thread while applies go on, and while the log is synced.
     ///
     /// # Panics
     ///
-    /// LOG-2 if `offset` is ahead of what was synced, WM-1 if it is behind an earlier one.
-    pub fn rotate(&mut self, offset: Offset, synced: &Synced) -> Result<FrozenCheckpoint, CheckpointError> {
-        assert!(
-            offset <= synced.offset(),
-            "LOG-2: a checkpoint at {offset} is ahead of the log, synced up to {}",
-            synced.offset()
-        );
+    /// WM-1 if `offset` is behind an earlier one.
+    pub fn rotate(&mut self, offset: Offset) -> Result<FrozenCheckpoint, CheckpointError> {
         assert!(offset >= self.rotated, "WM-1: a checkpoint at {offset} falls behind {}", self.rotated);
         if self.checkpoint_underway.strong_count() > 0 {
             return Err(CheckpointError::Underway);
@@ -186,7 +182,18 @@ impl Store {
 
     /// The last step of a checkpoint: what was written out is the state on disk from now on. On an error nothing is
     /// lost: the next checkpoint takes its rows along.
-    pub fn publish(&mut self, written: WrittenCheckpoint) -> Result<Retired, DiskError> {
+    ///
+    /// # Panics
+    ///
+    /// LOG-2 if the checkpoint is ahead of what was synced.
+    #[expect(clippy::needless_pass_by_value, reason = "a proof of a sync is used once")]
+    pub fn publish(&mut self, written: WrittenCheckpoint, synced: Synced) -> Result<Retired, DiskError> {
+        assert!(
+            written.offset <= synced.offset(),
+            "LOG-2: a checkpoint at {} is ahead of the log, synced up to {}",
+            written.offset,
+            synced.offset()
+        );
         let ours = std::ptr::eq(self.checkpoint_underway.as_ptr(), Arc::as_ptr(&written.underway));
         assert!(ours, "a checkpoint is published by the store that began it");
         let version = written.version_over(&self.view.version);
@@ -234,21 +241,22 @@ impl Store {
 impl Store {
     /// Does about `bytes` bytes of the merging that is due. To be called now and then; it blocks for that long.
     pub fn maintain(&mut self, bytes: u64) -> Result<Maintained, MaintainError> {
-        let Some(mut compaction) = self.compaction.take().or_else(|| self.begin_compaction()) else {
-            return Ok(Maintained::Idle);
-        };
+        let Some(mut compaction) = self.begin_compaction() else { return Ok(Maintained::Idle) };
         match compaction.step(bytes)? {
             Maintained::Finished => self.install_compaction(compaction).map(|()| Maintained::Finished),
             unfinished => {
-                self.compaction = Some(compaction);
+                self.put_back_compaction(compaction);
                 Ok(unfinished)
             }
         }
     }
 
-    /// Begins the merge that is most due, to be stepped on another thread. None if nothing is due or one is under
-    /// way.
+    /// The merge that was begun and put back, or the one that is most due, to be stepped on another thread. None if nothing is due
+    /// or one is under way.
     pub fn begin_compaction(&mut self) -> Option<Compaction> {
+        if let Some(begun) = self.compaction.take() {
+            return Some(begun);
+        }
         if self.compaction_underway.strong_count() > 0 {
             return None;
         }
@@ -258,6 +266,21 @@ impl Store {
         Some(Compaction::new(&self.workshop, &self.view.version, plan, underway))
     }
 
+    /// Keeps a merge that is not finished, for the next time.
+    ///
+    /// # Panics
+    ///
+    /// If it is one of another store.
+    pub fn put_back_compaction(&mut self, compaction: Compaction) {
+        self.check_ours(&compaction);
+        self.compaction = Some(compaction);
+    }
+
+    fn check_ours(&self, compaction: &Compaction) {
+        let ours = std::ptr::eq(self.compaction_underway.as_ptr(), Arc::as_ptr(&compaction.underway));
+        assert!(ours, "a merge goes back to the store that began it");
+    }
+
     /// Makes a finished merge part of the state on disk.
     ///
     /// # Panics
@@ -265,8 +288,7 @@ impl Store {
     /// If it is not finished, or is one of another store.
     #[expect(clippy::needless_pass_by_value, reason = "a merge is installed once")]
     pub fn install_compaction(&mut self, compaction: Compaction) -> Result<(), MaintainError> {
-        let ours = std::ptr::eq(self.compaction_underway.as_ptr(), Arc::as_ptr(&compaction.underway));
-        assert!(ours, "a merge is installed by the store that began it");
+        self.check_ours(&compaction);
         let output = compaction.output().cloned();
         let current = self.view.version.runs(compaction.space);
         let first = current.iter().position(|run| Arc::ptr_eq(run, &compaction.inputs[0]));
@@ -311,12 +333,7 @@ impl Store {
     }
 
     /// A store in the state of `version`.
-    pub(crate) fn new(
-        workshop: Workshop,
-        options: Options,
-        version: Version,
-        lock: Box<dyn DirectoryLock>,
-    ) -> Self {
+    pub(crate) fn new(workshop: Workshop, options: Options, version: Version) -> Self {
         workshop.budget.join();
         let view = View {
             memtables: vec![Arc::new(Memtable::new(workshop.budget.clone()))],
@@ -336,7 +353,6 @@ impl Store {
             compaction_underway: Weak::new(),
             compaction: None,
             leftovers: Vec::new(),
-            _lock: lock,
         }
     }
 

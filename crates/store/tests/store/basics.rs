@@ -290,14 +290,14 @@ fn a_checkpoint_in_steps_leaves_room_for_applies_in_between() {
     let io = FaultyIo::new(1);
     let (mut store, _) = open_on(&io).unwrap();
     store.apply(&batch_of(&[put("a", "1"), put("b", "1")])).unwrap();
-    let frozen = store.rotate(Offset::new(1), &Synced::by_a_sync_up_to(Offset::new(9))).unwrap();
+    let frozen = store.rotate(Offset::new(1)).unwrap();
     store.apply(&batch_of(&[put("a", "2"), delete("b")])).unwrap();
-    let again = store.rotate(Offset::new(2), &Synced::by_a_sync_up_to(Offset::new(9)));
+    let again = store.rotate(Offset::new(2));
     assert!(matches!(again, Err(CheckpointError::Underway)));
     let written = frozen.write_out().unwrap();
     assert_eq!(written.offset(), Offset::new(1));
     assert_eq!(store.checkpoint_offset(), Offset::ZERO);
-    store.publish(written).unwrap();
+    store.publish(written, Synced::by_a_sync_up_to(Offset::new(1))).unwrap();
     assert_eq!(store.checkpoint_offset(), Offset::new(1));
     assert_eq!(&store.get(b"a").unwrap().unwrap()[..], b"2");
     drop(store);
@@ -311,11 +311,10 @@ fn a_checkpoint_in_steps_leaves_room_for_applies_in_between() {
 fn a_checkpoint_that_is_dropped_on_the_way_is_taken_along_by_the_next() {
     let io = FaultyIo::new(1);
     let (mut store, _) = open_on(&io).unwrap();
-    let proof = Synced::by_a_sync_up_to(Offset::new(9));
     store.apply(&batch_of(&[put("a", "1"), put_in(1, "x", "1")])).unwrap();
-    drop(store.rotate(Offset::new(1), &proof).unwrap());
+    drop(store.rotate(Offset::new(1)).unwrap());
     store.apply(&batch_of(&[put("b", "2"), drop_bucket(1)])).unwrap();
-    drop(store.rotate(Offset::new(2), &proof).unwrap().write_out().unwrap());
+    drop(store.rotate(Offset::new(2)).unwrap().write_out().unwrap());
     store.apply(&batch_of(&[put("a", "3")])).unwrap();
     checkpoint(&mut store, 3);
     assert_eq!(store.statistics().frozen_bytes, 0);
@@ -325,6 +324,19 @@ fn a_checkpoint_that_is_dropped_on_the_way_is_taken_along_by_the_next() {
     assert_eq!(opened.offset, Offset::new(3));
     assert_eq!(keys(store.range::<&str>(.., Direction::Forward)), ["a", "b"]);
     assert_eq!((&store.get(b"a").unwrap().unwrap()[..], store.buckets().count()), (&b"3"[..], 0));
+}
+
+#[test]
+fn nobody_opens_a_store_whose_checkpoint_or_merge_is_still_written() {
+    let io = MemoryIo::new();
+    let (mut store, _) = open_on(&io).unwrap();
+    store.apply(&batch_of(&[put("a", "1")])).unwrap();
+    let frozen = store.rotate(Offset::new(1)).unwrap();
+    drop(store);
+    assert!(matches!(open_on(&io), Err(OpenError::InUse(_))));
+    drop(frozen.write_out().unwrap());
+    let (store, opened) = open_on(&io).unwrap();
+    assert_eq!((opened.offset, store.get(b"a").unwrap()), (Offset::ZERO, None));
 }
 
 #[test]

@@ -113,7 +113,7 @@ impl World {
             }
             Action::Rotate => {
                 if self.rotated.is_none() {
-                    let frozen = self.store().rotate(offset, &proof).unwrap();
+                    let frozen = self.store().rotate(offset).unwrap();
                     self.rotated = Some((frozen, self.model.clone()));
                 }
             }
@@ -121,7 +121,7 @@ impl World {
                 if let Some((frozen, model)) = self.rotated.take() {
                     let offset = frozen.offset();
                     let written = frozen.write_out().unwrap();
-                    self.store().publish(written).unwrap();
+                    self.store().publish(written, Synced::by_a_sync_up_to(offset)).unwrap();
                     self.durable = (offset, model);
                 }
             }

@@ -60,11 +60,11 @@ fn snapshots_are_consistent_while_the_writer_goes_on() {
             readers[usize::try_from(round % 2).unwrap()].send(store.snapshot()).unwrap();
             if round % 20 == 0 {
                 let proof = Synced::by_a_sync_up_to(Offset::new(round));
-                let frozen = store.rotate(Offset::new(round), &proof).unwrap();
+                let frozen = store.rotate(Offset::new(round)).unwrap();
                 let writing = scope.spawn(move || frozen.write_out().unwrap());
                 store.apply(&batch_of(&[put("beside", "v")])).unwrap();
                 readers[0].send(store.snapshot()).unwrap();
-                store.publish(writing.join().unwrap()).unwrap();
+                store.publish(writing.join().unwrap(), proof).unwrap();
             }
             if round % 60 == 0
                 && let Some(mut merge) = store.begin_compaction()
