@@ -12,6 +12,7 @@
 //! through [`gapless_log::io::Io`] and [`Options`].
 
 mod apply;
+mod checkpointing;
 mod codec;
 mod command;
 mod conditions;
@@ -41,12 +42,13 @@ mod verify;
 mod view;
 mod write;
 
+pub use checkpointing::Checkpointing;
 pub use codec::Malformed;
 pub use command::{Command, Record};
 pub use definition::{AtCap, DEFAULT_KIND, Definition, IdempotencyRule, RecordRule, TrustLevel};
 pub use error::{ApplyError, CheckpointFailed, Fault};
 pub use gapless_proof as proof;
-pub use gapless_store::Direction;
+pub use gapless_store::{Direction, Retired};
 pub use open::{OpenError, Opened, Opening, Options};
 pub use outcome::{
     Committed, Header, Outcome, OutcomeKind, Refusal, RefusalCode, RequestDigest, TransactionId,

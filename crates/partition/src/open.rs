@@ -288,6 +288,8 @@ fn fold(
         pending: Pending::default(),
         recent: Recent::default(),
         stopped: None,
+        underway: None,
+        covered: None,
         turns,
         numbers,
         store,

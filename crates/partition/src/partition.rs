@@ -12,13 +12,13 @@ use std::sync::Arc;
 use gapless_log::Log;
 use gapless_sequencer::{CacheBudget, Sequencer};
 use gapless_store::{
-    ApplyError as StoreApplyError, Batch, CheckpointError, Maintained, Offset, Space, Synced,
+    ApplyError as StoreApplyError, Batch, CheckpointError, Maintained, Offset, Retired, Space,
 };
-use gapless_types::mistakes::{Mistake, makes};
-use gapless_types::{LogIndex, PartitionId, PartitionOffset, Position};
+use gapless_types::{LogIndex, PartitionId, PartitionOffset};
 use sha2::{Digest, Sha256};
 
 use crate::apply::canonical;
+use crate::checkpointing::{Checkpointing, MAINTAIN_BYTES, Made, NotMade, Work};
 use crate::command::{Command, Record};
 use crate::error::{ApplyError, CheckpointFailed, Fault};
 use crate::outcome::{Header, Outcome, RequestDigest};
@@ -31,8 +31,6 @@ use crate::stored_numbers::StoredNumbers;
 use crate::turns::{Turns, is_busy, told};
 use crate::view::View;
 
-/// Bytes of merging that one step of maintenance does.
-const MAINTAIN_BYTES: u64 = 8 << 20;
 /// Turns that the sequencer gets before a partition gives up.
 const MAX_TURNS: u32 = 16;
 
@@ -58,6 +56,17 @@ pub struct Partition {
     pub(crate) pending: Pending,
     pub(crate) recent: Recent,
     pub(crate) stopped: Option<Fault>,
+    /// A checkpoint that is written out somewhere.
+    pub(crate) underway: Option<Underway>,
+    /// The last checkpoint that was made since the partition was opened.
+    pub(crate) covered: Option<(PartitionOffset, LogIndex)>,
+}
+
+/// A checkpoint on its way, and where it stands.
+#[derive(Debug)]
+pub(crate) struct Underway {
+    checkpointing: Checkpointing,
+    covers: (PartitionOffset, LogIndex),
 }
 
 impl Partition {
@@ -92,6 +101,11 @@ impl Partition {
     /// Outcomes up to here are on stable storage.
     pub fn synced(&self) -> Option<PartitionOffset> {
         self.log.durable().previous().and_then(|position| PartitionOffset::new(position.get()))
+    }
+
+    /// Where the last checkpoint stands that was made since the partition was opened.
+    pub fn covered(&self) -> Option<(PartitionOffset, LogIndex)> {
+        self.covered
     }
 
     /// The state derived from outcomes up to here is on stable storage.
@@ -175,7 +189,7 @@ impl Partition {
 
     /// Whether a checkpoint should be made soon.
     pub fn wants_checkpoint(&self) -> bool {
-        self.store.lock().wants_checkpoint()
+        self.underway.is_none() && self.store.lock().wants_checkpoint()
     }
 
     /// Makes the state durable: syncs the partition log, writes out what changed, publishes the offset.
@@ -183,12 +197,52 @@ impl Partition {
     /// # Errors
     /// If the log cannot be synced, which stops the partition, or the store cannot be written, which does not.
     pub fn checkpoint(&mut self) -> Result<(), CheckpointFailed> {
-        if let Some(fault) = &self.stopped {
-            return Err(fault.clone().into());
-        }
+        self.check_running()?;
         // What is not written now is read from the log again; a full memory must not keep the checkpoint from being made.
         let _ = self.flush_numbers();
         self.checkpoint_state()
+    }
+
+    /// Begins the same, to be written out on any thread while outcomes are applied here, and to be ended then. None if one is on
+    /// its way, or there is nothing to write.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn begin_checkpoint(&mut self) -> Result<Option<Checkpointing>, CheckpointFailed> {
+        self.check_running()?;
+        if self.underway.is_some() {
+            return Ok(None);
+        }
+        let _ = self.flush_numbers();
+        self.freeze()
+    }
+
+    /// Publishes what was begun; if that is not written out yet, it is now. What it made needless is given back: letting go of it
+    /// takes a while. None if nothing was begun.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn end_checkpoint(&mut self) -> Result<Option<Retired>, CheckpointFailed> {
+        let Some(Underway { checkpointing, covers }) = self.underway.take() else { return Ok(None) };
+        if let Some(fault) = &self.stopped {
+            checkpointing.give_up();
+            return Err(fault.clone().into());
+        }
+        let Made { written, synced, merged } = match checkpointing.made() {
+            Ok(made) => made,
+            Err(NotMade::Log(error)) => return Err(self.stop(error.into()).into()),
+            Err(NotMade::Store(error)) => return Err(CheckpointError::Disk(error).into()),
+            Err(NotMade::Nobody) => return Ok(None),
+        };
+        let mut store = self.store.lock();
+        let retired = store.publish(written, synced).map_err(CheckpointError::Disk)?;
+        self.covered = Some(covers);
+        match merged.transpose()? {
+            Some((merge, Maintained::Finished)) => store.install_compaction(merge)?,
+            Some((merge, _)) => store.put_back_compaction(merge),
+            None => {}
+        }
+        Ok(Some(retired))
     }
 
     /// Merges what is due in the store, a bounded step of it; whether there is more.
@@ -205,6 +259,9 @@ impl Partition {
     /// # Errors
     /// If the log cannot be synced.
     pub fn close(mut self) -> Result<(), Fault> {
+        if let Some(Underway { checkpointing, .. }) = self.underway.take() {
+            checkpointing.give_up();
+        }
         self.hand_over()?;
         self.sequencer.close();
         Ok(self.log.clone().close()?)
@@ -212,27 +269,34 @@ impl Partition {
 
     /// A checkpoint at the last outcome that the state has.
     pub(crate) fn checkpoint_state(&mut self) -> Result<(), CheckpointFailed> {
-        let Some(applied) = self.applied else { return Ok(()) };
-        if makes(Mistake::CheckpointBeforeSync) {
-            self.flush()?;
-        } else {
-            self.sync()?;
-            let durable = self.log.durable();
-            assert!(
-                durable > Position::new(applied.get()),
-                "WM-1: what is applied is in the log, and that is synced"
-            );
+        match self.end_checkpoint() {
+            // What one before it could not write is taken along.
+            Ok(_) | Err(CheckpointFailed::Store(_) | CheckpointFailed::Maintain(_)) => {}
+            Err(stopped) => return Err(stopped),
         }
+        self.freeze()?;
+        self.end_checkpoint().map(|_| ())
+    }
+
+    /// Freezes the state as it is at the last outcome that it has.
+    fn freeze(&mut self) -> Result<Option<Checkpointing>, CheckpointFailed> {
+        let (Some(applied), Some(index)) = (self.applied, self.log_index) else { return Ok(None) };
+        self.hand_over()?;
         let offset = Offset::new(applied.get());
-        loop {
-            let result = self.store.lock().checkpoint(offset, Synced::by_a_sync_up_to(offset));
-            match result {
+        let frozen = loop {
+            let frozen = self.store.lock().rotate(offset);
+            match frozen {
                 Err(CheckpointError::MaintenanceDue { .. }) => {
                     self.store.lock().maintain(MAINTAIN_BYTES)?;
                 }
-                other => return Ok(other?),
+                other => break other?,
             }
-        }
+        };
+        let merge = self.store.lock().begin_compaction();
+        let checkpointing = Checkpointing::new(Work { log: self.log.clone(), frozen, merge });
+        let covers = (applied, index);
+        self.underway = Some(Underway { checkpointing: checkpointing.clone(), covers });
+        Ok(Some(checkpointing))
     }
 
     /// Applies the batch of an outcome that is in the log, and moves on to it.
@@ -250,15 +314,31 @@ impl Partition {
     pub(crate) fn apply_batch(&mut self) -> Result<(), Fault> {
         match self.store.apply(&self.batch) {
             Err(Fault::StoreApply(StoreApplyError::MemoryFull { .. })) => {
-                self.checkpoint_state().map_err(|error| match error {
-                    CheckpointFailed::Stopped(fault) => fault,
-                    CheckpointFailed::Store(error) => Fault::Checkpoint(error.to_string()),
-                    CheckpointFailed::Maintain(error) => Fault::Checkpoint(error.to_string()),
-                })?;
+                self.make_memory()?;
                 self.store.apply(&self.batch)
             }
             other => other,
         }
+    }
+
+    /// Gives memory back: that of a checkpoint which is on its way is often enough.
+    fn make_memory(&mut self) -> Result<(), Fault> {
+        if self.underway.is_some() {
+            let ended = self.end_checkpoint();
+            match ended {
+                Ok(retired) => drop(retired),
+                Err(CheckpointFailed::Stopped(fault)) => return Err(fault),
+                Err(CheckpointFailed::Store(_) | CheckpointFailed::Maintain(_)) => {}
+            }
+            if self.store.lock().has_room(&self.batch) {
+                return Ok(());
+            }
+        }
+        self.checkpoint_state().map_err(|error| match error {
+            CheckpointFailed::Stopped(fault) => fault,
+            CheckpointFailed::Store(error) => Fault::Checkpoint(error.to_string()),
+            CheckpointFailed::Maintain(error) => Fault::Checkpoint(error.to_string()),
+        })
     }
 
     /// Makes the sequencer ready for the next outcome. A committed record is never refused: it waits here instead.
@@ -268,7 +348,7 @@ impl Partition {
             if is_busy(&error).is_none() || turn == MAX_TURNS {
                 return Err(self.sequencer_fault(&error));
             }
-            if turn > 0 && self.wants_checkpoint() {
+            if turn > 0 && self.store.lock().wants_checkpoint() {
                 // The store may have no memory for the numbers.
                 let _ = self.checkpoint_state();
             }
@@ -345,6 +425,9 @@ impl Partition {
 
 impl Drop for Partition {
     fn drop(&mut self) {
+        if let Some(Underway { checkpointing, .. }) = self.underway.take() {
+            checkpointing.give_up();
+        }
         // Views may live on; they must not keep the partition from being opened again.
         self.log.abandon();
     }

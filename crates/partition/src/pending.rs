@@ -14,6 +14,9 @@ const MOST_BYTES: usize = 64 << 10;
 /// Handed over at this many outcomes.
 const MOST_OUTCOMES: usize = 256;
 
+/// Bytes that wait in the queue of the log while somebody else has it synced.
+const MOST_QUEUED: u64 = 4 << 20;
+
 /// Outcomes in order, and behind them one that may still be given up.
 ///
 /// ```text
@@ -48,8 +51,9 @@ impl Pending {
         self.ends.push(self.bytes.len());
         if self.bytes.len() >= MOST_BYTES || self.ends.len() >= MOST_OUTCOMES {
             self.hand_over(log)?;
-            // Written at once, for the system to keep: what piles up in the queue of the log is memory that nobody counts.
-            log.flush()?;
+            // Written at once, for the system to keep: what piles up in the queue of the log is memory that nobody counts. While a
+            // checkpoint has the log synced, a little of it does.
+            log.flush_unless_busy(MOST_QUEUED)?;
         }
         Ok(())
     }

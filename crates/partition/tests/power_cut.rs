@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use gapless_log::io::Io;
 use gapless_log::io::faulty::{Crash, Fault, FaultyIo};
-use gapless_partition::{ApplyError, CheckpointFailed, Options, Outcome, Partition};
+use gapless_partition::{ApplyError, CheckpointFailed, Checkpointing, Options, Outcome, Partition};
 use harness::commands::{commands, with_retries};
 use harness::{DIR, ID, options, record};
 
@@ -25,11 +25,15 @@ enum Step {
     Apply(usize),
     Sync,
     Checkpoint,
+    /// The three steps of a checkpoint beside which outcomes are applied.
+    Begin,
+    WriteOut,
+    End,
     Maintain,
     Reopen,
 }
 
-use Step::{Apply, Checkpoint, Maintain, Reopen, Sync};
+use Step::{Apply, Begin, Checkpoint, End, Maintain, Reopen, Sync, WriteOut};
 
 /// What should happen, and what the state is at the end.
 struct Expected {
@@ -55,7 +59,7 @@ fn is_fault(error: &ApplyError) -> bool {
 fn play(io: &Arc<dyn Io>, options: &Options, steps: &[Step], expected: &Expected) -> Played {
     let mut played = Played { synced: 0, complete: false };
     let Ok((mut partition, _)) = Partition::open(io, DIR, ID, options) else { return played };
-    let mut target = 0;
+    let (mut target, mut begun) = (0, None);
     for step in steps {
         if let Apply(count) = step {
             target = (target + count).min(expected.commands.len());
@@ -80,6 +84,23 @@ fn play(io: &Arc<dyn Io>, options: &Options, steps: &[Step], expected: &Expected
             Sync => partition.sync().is_ok(),
             Checkpoint => match partition.checkpoint() {
                 Ok(()) => true,
+                Err(CheckpointFailed::Stopped(_)) => return played,
+                Err(_) => false,
+            },
+            Begin => match partition.begin_checkpoint() {
+                Ok(checkpointing) => {
+                    begun = checkpointing;
+                    true
+                }
+                Err(CheckpointFailed::Stopped(_)) => return played,
+                Err(_) => false,
+            },
+            WriteOut => {
+                begun.iter().for_each(Checkpointing::write_out);
+                true
+            }
+            End => match partition.end_checkpoint() {
+                Ok(_) => true,
                 Err(CheckpointFailed::Stopped(_)) => return played,
                 Err(_) => false,
             },
@@ -170,6 +191,24 @@ fn outcomes_survive_checkpoints() {
     let steps =
         [Apply(8), Checkpoint, Apply(8), Sync, Checkpoint, Apply(4), Maintain, Checkpoint, Apply(20), Sync];
     crash_loop("checkpoints", &options(), commands(32), &steps);
+}
+
+#[test]
+fn outcomes_survive_checkpoints_beside_which_others_are_applied() {
+    let mut options = options();
+    options.log.segment_bytes = 64 << 10;
+    let beside = [Begin, Apply(12), WriteOut, Apply(12), End];
+    let given_up = [Begin, Apply(5), WriteOut, Reopen, Begin, Apply(5), Reopen, Begin, Apply(5), End];
+    let steps: Vec<Step> = [Apply(20)]
+        .into_iter()
+        .chain(beside)
+        .chain([Begin, Apply(4), Checkpoint, End])
+        .chain(beside)
+        .chain(given_up)
+        .chain(beside)
+        .chain([Sync])
+        .collect();
+    crash_loop("checkpoints beside applies", &options, commands(130), &steps);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use gapless_log::io::Io;
 use gapless_log::io::memory::MemoryIo;
-use gapless_partition::{Options, Outcome, Partition};
+use gapless_partition::{Checkpointing, Options, Outcome, Partition};
 use gapless_sequencer::CacheBudget;
 use gapless_store::Budget;
 use harness::commands::{commands, with_retries};
@@ -54,7 +54,7 @@ fn live(seed: u64, commands: &[Vec<u8>], reference: &[(Outcome, [u8; 32])]) {
     options.store.memtable_bytes = rng.u64(4 << 10..64 << 10);
     let io = MemoryIo::new();
     let mut partition = open(&io, &options);
-    let mut accidents = [0; 6];
+    let (mut accidents, mut begun) = ([0; 6], None);
     while partition.next_offset().get() <= commands.len() as u64 {
         let at = usize::try_from(partition.next_offset().get()).unwrap() - 1;
         let outcome = partition.apply(&record(at as u64, 1000 + at as u64, &commands[at])).unwrap();
@@ -86,6 +86,9 @@ fn live(seed: u64, commands: &[Vec<u8>], reference: &[(Outcome, [u8; 32])]) {
                 partition = open(&io, &options);
             }
             6..8 => drop(partition.maintain().unwrap()),
+            12..15 => begun = partition.begin_checkpoint().unwrap().or(begun),
+            15..17 => begun.iter().for_each(Checkpointing::write_out),
+            17..19 => drop(partition.end_checkpoint().unwrap()),
             8..12 => {
                 assert_eq!(partition.state_digest().unwrap(), reference[at].1, "seed {seed}, command {at}");
             }
