@@ -26,8 +26,8 @@ const LISTED: &[(&str, &str, usize, &str)] = &[
     (
         "engine/src/acks.rs",
         "KeyedMap<",
-        3,
-        "looked up by place; whoever is told of many is told in their order",
+        1,
+        "looked up by partition; whoever is told of many is told in their order",
     ),
     ("engine/src/admission/clients.rs", "KeyedMap<", 1, "looked up by client and partition"),
     ("engine/src/admission/gate.rs", "KeyedMap<", 2, "looked up by partition; a minimum over all"),
@@ -41,7 +41,6 @@ const LISTED: &[(&str, &str, usize, &str)] = &[
     ("engine/src/offsets/dispatch.rs", "KeyedMap<", 1, "looked up by partition"),
     ("engine/src/offsets/proposer.rs", "KeyedMap<", 3, "looked up by partition; each is counted for itself"),
     ("engine/src/pipeline.rs", "Instant::now", 1, "the runtime's time, which a simulation decides about"),
-    ("engine/src/pipeline.rs", "KeyedMap<", 1, "looked up by number; a minimum over all"),
     (
         "engine/src/projections/reading.rs",
         "Instant::now",

@@ -36,12 +36,9 @@ impl AdminCalls {
             timeout => Duration::from_millis(timeout),
         };
         let wait = wait.min(patience.saturating_sub(MARGIN));
-        let applied = async {
-            match partitions.is_empty() {
-                true => Ok(()),
-                false => self.engine.wait_barrier(client, &partitions, wait).await,
-            }
-        };
+        // Held for as long as anything is waited for, whatever that is.
+        let _place = self.engine.enter_barrier(client)?;
+        let applied = self.engine.reach_all(&partitions, wait);
         let visible = futures_util::future::join_all(slots.iter().map(|slot| self.visible(slot, wait)));
         let (applied, visible) = tokio::join!(applied, visible);
         let mut blocked = match applied {

@@ -10,14 +10,13 @@
 //!
 //! Must not know: how a write walks the corridor.
 
-use std::collections::HashMap;
 use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{self, FuturesUnordered, Stream, StreamExt};
 use gapless_engine::types::IdempotencyKey;
-use gapless_engine::{Acknowledgement, Ended, Pipeline, WriteError, WriteOptions};
+use gapless_engine::{Acknowledgement, Ended, Numbered, Pipeline, WriteError, WriteOptions};
 use prost::Message;
 use tokio::sync::mpsc;
 
@@ -101,7 +100,7 @@ struct Writing {
     patience: Duration,
     pipeline: Pipeline,
     /// By the numbers of the pipeline.
-    asked: HashMap<u64, Asked>,
+    asked: Numbered<Asked>,
     /// Written, and their proofs are looked up.
     proving: FuturesUnordered<BoxFuture<'static, (usize, Answer)>>,
     bytes: usize,
@@ -127,7 +126,7 @@ impl Writing {
             most,
             patience,
             pipeline,
-            asked: HashMap::new(),
+            asked: Numbered::default(),
             proving: FuturesUnordered::new(),
             bytes: 0,
             answers: Vec::new(),
@@ -173,7 +172,7 @@ impl Writing {
     }
 
     fn ended(&mut self, (number, written): Ended) {
-        let asked = self.asked.remove(&number).expect("it was asked for under this number");
+        let asked = self.asked.remove(number).expect("it was asked for under this number");
         let Asked { bytes, namespace, key, to_prove } = asked;
         let named = |error| of_request(named(&self.calls.engine, error, &namespace), key.as_bytes());
         match (written.map_err(named), to_prove) {
@@ -227,7 +226,7 @@ impl Writing {
             false => std::mem::take(&mut request.namespace),
         };
         let to_prove = request.include_tx_proof.then(|| Box::new(request));
-        self.asked.insert(number, Asked { bytes, namespace, key, to_prove });
+        self.asked.push(number, Asked { bytes, namespace, key, to_prove });
         self.bytes += bytes;
         Ok(())
     }

@@ -4,8 +4,11 @@
 //! record that the dispatcher dropped, a proposal that was refused, a change of leader. What is applied at that place is its own
 //! only if it is the same request: the place alone can be somebody else's after a change of leader.
 //!
+//! They are registered in the order of their places, and nearly always told in that order.
+//!
 //! Must not know: queues, tasks, how an order is agreed on.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -22,7 +25,13 @@ pub(crate) type AckPlace = (PartitionId, PartitionOffset);
 
 /// Writes that were proposed and have no fate yet.
 #[derive(Debug, Default)]
-pub(crate) struct Acks(Mutex<KeyedMap<AckPlace, Waiting>>);
+pub(crate) struct Acks(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    partitions: KeyedMap<PartitionId, VecDeque<(PartitionOffset, Waiting)>>,
+    count: usize,
+}
 
 /// A write that was proposed.
 #[derive(Debug)]
@@ -48,36 +57,39 @@ pub(crate) struct Decided {
     pub(crate) offset: PartitionOffset,
     pub(crate) command: Bytes,
     pub(crate) time: LogTime,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: Arc<Outcome>,
 }
 
 impl Acks {
-    /// These writes are about to be proposed, each for its place.
+    /// These writes are about to be proposed, each for its place, in the order of their places.
     pub(crate) fn register(&self, writes: impl IntoIterator<Item = (AckPlace, Waiting)>) {
-        self.lock().extend(writes);
+        let mut table = self.lock();
+        for ((partition, offset), waiting) in writes {
+            table.partitions.entry(partition).or_default().push_back((offset, waiting));
+            table.count += 1;
+        }
     }
 
     /// Records of a partition have their outcomes.
     pub(crate) fn decided(&self, partition: PartitionId, decided: Vec<Decided>) {
-        let taken: Vec<(Waiting, Decided)> = {
-            let mut waiting = self.lock();
-            let take = |decided: Decided| {
-                Some((take(&mut waiting, (partition, decided.offset), &decided.command)?, decided))
-            };
-            decided.into_iter().filter_map(take).collect()
-        };
-        let told =
-            taken.into_iter().map(|(Waiting { proposed, permit, .. }, Decided { outcome, time, .. })| {
-                // Given back first: whoever is told may come again at once.
-                drop(permit);
-                (proposed, Arc::new(outcome), time)
-            });
-        Proposed::all_decided(&told.collect::<Vec<_>>());
+        let (mut told, mut permits) = (Vec::with_capacity(decided.len()), Vec::with_capacity(decided.len()));
+        {
+            let mut table = self.lock();
+            for Decided { offset, command, time, outcome } in decided {
+                if let Some(Waiting { proposed, permit, .. }) = table.take((partition, offset), &command) {
+                    permits.push(permit);
+                    told.push((proposed, outcome, time));
+                }
+            }
+        }
+        // Given back first: whoever is told may come again at once.
+        Permit::release_all(permits);
+        Proposed::all_decided(&told);
     }
 
     /// The record for this place was dropped by the dispatcher.
     pub(crate) fn dropped(&self, place: AckPlace, command: &Bytes) {
-        let waiting = take(&mut self.lock(), place, command);
+        let waiting = self.lock().take(place, command);
         if let Some(waiting) = waiting {
             waiting.vanished();
         }
@@ -86,7 +98,7 @@ impl Acks {
     /// These were certainly not appended.
     pub(crate) fn refused(&self, places: impl IntoIterator<Item = AckPlace>) {
         for place in places {
-            let waiting = self.lock().remove(&place);
+            let waiting = self.lock().remove(place, |_| true);
             if let Some(waiting) = waiting {
                 waiting.vanished();
             }
@@ -95,36 +107,55 @@ impl Acks {
 
     /// A partition applies nothing here any more: whoever waits for it looks again, and finds out.
     pub(crate) fn give_up(&self, partition: PartitionId) {
-        let given_up = self.lock().extract_if(|(of, _), _| *of == partition).collect();
-        for waiting in in_order(given_up) {
+        let given_up = {
+            let mut table = self.lock();
+            let given_up = table.partitions.remove(&partition).unwrap_or_default();
+            table.count -= given_up.len();
+            given_up
+        };
+        for (_, waiting) in given_up {
             waiting.vanished();
         }
     }
 
     /// Another node leads, or this one anew: nobody will be told here.
     pub(crate) fn clear(&self) {
-        let waiting = std::mem::take(&mut *self.lock());
-        in_order(waiting.into_iter().collect()).for_each(drop);
+        let table = std::mem::take(&mut *self.lock());
+        // In which order somebody is told follows from what was written, and from nothing else.
+        let mut partitions: Vec<_> = table.partitions.into_iter().collect();
+        partitions.sort_unstable_by_key(|(partition, _)| *partition);
+        drop(partitions);
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().count
     }
 
-    fn lock(&self) -> MutexGuard<'_, KeyedMap<AckPlace, Waiting>> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes by their places: in which order somebody is told follows from what was written, and from nothing else.
-fn in_order(mut waiting: Vec<(AckPlace, Waiting)>) -> impl Iterator<Item = Waiting> {
-    waiting.sort_unstable_by_key(|(place, _)| *place);
-    waiting.into_iter().map(|(_, waiting)| waiting)
-}
+impl Table {
+    /// The write that waits for this place, if it is this one.
+    fn take(&mut self, place: AckPlace, command: &Bytes) -> Option<Waiting> {
+        self.remove(place, |waiting| waiting.command == *command)
+    }
 
-fn take(waiting: &mut KeyedMap<AckPlace, Waiting>, place: AckPlace, command: &Bytes) -> Option<Waiting> {
-    match waiting.get(&place) {
-        Some(found) if found.command == *command => waiting.remove(&place),
-        _ => None,
+    fn remove(&mut self, (partition, offset): AckPlace, is_it: impl Fn(&Waiting) -> bool) -> Option<Waiting> {
+        let waiting = self.partitions.get_mut(&partition)?;
+        let index = match waiting.front() {
+            Some((first, _)) if *first == offset => 0,
+            _ => waiting.iter().position(|(other, _)| *other == offset)?,
+        };
+        if !is_it(&waiting[index].1) {
+            return None;
+        }
+        let (_, found) = waiting.remove(index)?;
+        if waiting.is_empty() {
+            self.partitions.remove(&partition);
+        }
+        self.count -= 1;
+        Some(found)
     }
 }

@@ -32,10 +32,13 @@ struct Counts {
     by_client: HashMap<ClientId, usize>,
 }
 
-struct Waiting<'a>(&'a Barriers, &'a ClientId);
+/// The place of a client who waits. Dropped, it is free.
+#[derive(Debug)]
+#[must_use = "dropped, it is free"]
+pub struct BarrierPlace<'a>(&'a Barriers, &'a ClientId);
 
 impl Barriers {
-    fn enter<'a>(&'a self, client: &'a ClientId) -> Result<Waiting<'a>, BarrierError> {
+    fn enter<'a>(&'a self, client: &'a ClientId) -> Result<BarrierPlace<'a>, BarrierError> {
         let mut counts = self.lock();
         let of_client = counts.by_client.get(client).copied().unwrap_or(0);
         if of_client >= MAX_CLIENT_BARRIERS {
@@ -46,7 +49,7 @@ impl Barriers {
         }
         counts.all += 1;
         counts.by_client.insert(client.clone(), of_client + 1);
-        Ok(Waiting(self, client))
+        Ok(BarrierPlace(self, client))
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -55,7 +58,7 @@ impl Barriers {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for BarrierPlace<'_> {
     fn drop(&mut self) {
         let Self(barriers, client) = self;
         let mut counts = barriers.lock();
@@ -70,6 +73,14 @@ impl Drop for Waiting<'_> {
 }
 
 impl Engine {
+    /// A place among those who wait for barriers, for whoever waits for more than partitions.
+    ///
+    /// # Errors
+    /// If too many wait already, of this client or of all.
+    pub fn enter_barrier<'a>(&'a self, client: &'a ClientId) -> Result<BarrierPlace<'a>, BarrierError> {
+        self.barriers().enter(client)
+    }
+
     /// Waits for a client until all of these partitions have reached their targets on this node.
     ///
     /// # Errors
@@ -80,7 +91,7 @@ impl Engine {
         targets: &[(PartitionId, Target)],
         patience: Duration,
     ) -> Result<(), BarrierError> {
-        let _waiting = self.barriers().enter(client)?;
+        let _place = self.enter_barrier(client)?;
         self.reach_all(targets, patience).await
     }
 

@@ -37,6 +37,7 @@ pub mod log_time;
 pub mod masters;
 mod namespaces;
 mod node;
+mod numbered;
 pub mod offsets;
 mod pipeline;
 pub mod projections;
@@ -63,7 +64,7 @@ mod workers;
 mod write;
 
 pub use backup::{BackupError, BackupOptions, BackupProgress, BackupReport, OnBackupProgress, RestoreError};
-pub use barriers::Target;
+pub use barriers::{BarrierPlace, Target};
 pub use catalog::{Catalog, CatalogCommand, CatalogFileError, Namespace, Projection};
 pub use counters::{Rejected, WriteStatistics};
 pub use embedding::{EventProof, named_key};
@@ -74,6 +75,7 @@ pub use gapless_partition as partition;
 pub use gapless_projection as projection;
 pub use gapless_types as types;
 pub use keeper::Housekeeping;
+pub use numbered::Numbered;
 pub use pipeline::{Ended, Pipeline};
 pub use projections::{
     DomainReport, DomainState, Freshness, LeaseRequest, Leased, ProjectionError, ProjectionReport,

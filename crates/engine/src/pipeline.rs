@@ -28,7 +28,7 @@ use tracing::Span;
 
 use crate::engine::Engine;
 use crate::error::WriteError;
-use crate::keyed::KeyedMap;
+use crate::numbered::Numbered;
 use crate::recall::{Answer, Arrivals};
 use crate::write::{Acknowledgement, Passage, Step, WriteOptions};
 
@@ -41,7 +41,7 @@ pub struct Pipeline {
     engine: Engine,
     patience: Duration,
     next: u64,
-    flying: KeyedMap<u64, Flying>,
+    flying: Numbered<Flying>,
     arrivals: Arc<Arrivals>,
     /// Answers that were taken from there, in their order.
     came: VecDeque<(u64, Answer)>,
@@ -70,7 +70,7 @@ impl Engine {
             engine: self.clone(),
             patience: options.patience,
             next: 0,
-            flying: KeyedMap::default(),
+            flying: Numbered::default(),
             arrivals: Arc::default(),
             came: VecDeque::new(),
             known: VecDeque::new(),
@@ -104,7 +104,7 @@ impl Pipeline {
             }
             Step::Waits { waiter, joined } => {
                 let commit_wait = passage.commit_wait();
-                self.flying.insert(number, Flying { passage, joined, until, _commit_wait: commit_wait });
+                self.flying.push(number, Flying { passage, joined, until, _commit_wait: commit_wait });
                 waiter.forward(&self.arrivals, number);
             }
         }
@@ -135,7 +135,7 @@ impl Pipeline {
         }
         while let Some((number, answer)) = self.came.pop_front() {
             // Others ran out of patience before.
-            let Some(flying) = self.flying.remove(&number) else { continue };
+            let Some(flying) = self.flying.remove(number) else { continue };
             match self.engine.acknowledge(answer, flying.joined) {
                 Some(result) => {
                     if let Ok(acknowledgement) = &result {
@@ -167,29 +167,27 @@ impl Pipeline {
         self.poll_deadline(context).map(Some)
     }
 
-    /// The first that ran out of patience. All of them have the same, so the timer is set about once in that time.
+    /// The first that ran out of patience. All of them have the same, so it is the one that waits for longest, and the timer is set
+    /// about once in that time.
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
         loop {
             let timer = match &mut self.timer {
                 Some(timer) => timer,
                 none => {
-                    let Some(first) = self.flying.values().map(|flying| flying.until).min() else {
-                        return Poll::Pending;
-                    };
-                    none.insert(Box::pin(sleep_until(first)))
+                    let Some((_, first)) = self.flying.first() else { return Poll::Pending };
+                    none.insert(Box::pin(sleep_until(first.until)))
                 }
             };
             if timer.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
             }
             let now = timer.deadline();
-            let late = |(number, flying): (&u64, &Flying)| (flying.until <= now).then_some(*number);
-            match self.flying.iter().filter_map(late).min() {
-                Some(number) => {
-                    self.flying.remove(&number);
+            match self.flying.first() {
+                Some((number, first)) if first.until <= now => {
+                    self.flying.remove(number);
                     return Poll::Ready((number, Err(WriteError::DeadlineExceeded)));
                 }
-                None => self.timer = None,
+                _ => self.timer = None,
             }
         }
     }

@@ -278,8 +278,17 @@ impl Slot {
     }
 
     pub(crate) fn request_checkpoint(&self) {
+        self.request(|queue| queue.wants_checkpoint = true);
+    }
+
+    /// The checkpoint that was begun is written out.
+    pub(crate) fn request_end_of_checkpoint(&self) {
+        self.request(|queue| queue.ends_checkpoint = true);
+    }
+
+    fn request(&self, what: impl FnOnce(&mut Queue)) {
         let mut queue = self.queue();
-        queue.wants_checkpoint = true;
+        what(&mut queue);
         let is_noticed = queue.turn == Turn::Taken;
         drop(queue);
         if !is_noticed {

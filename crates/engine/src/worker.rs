@@ -34,7 +34,7 @@ mod checkpoints;
 mod opening;
 
 use catching_up::catch_up;
-use checkpoints::{checkpoint, report_durable, take_mark};
+use checkpoints::{begin_checkpoint, end_checkpoint, report_durable, take_mark};
 pub(crate) use opening::begin;
 use opening::open_partition;
 
@@ -173,7 +173,8 @@ async fn take_turns(node: &Arc<Node>, slot: &Arc<Slot>) -> End {
                 continue;
             }
             Some(Step::CatchUp(from)) => catch_up(node, slot, from).await,
-            Some(Step::Checkpoint) => checkpoint(node, slot).await,
+            Some(Step::Checkpoint) => begin_checkpoint(node, slot).await,
+            Some(Step::EndCheckpoint) => end_checkpoint(node, slot).await,
             Some(Step::Mark(mark)) => take_mark(node, slot, mark).await,
         };
         if let Err(end) = done {
@@ -287,7 +288,7 @@ fn apply_work(partition: &mut Partition, work: Work, outcomes: &mut Outcomes<'_>
     }
     for (offset, command) in commands {
         let record = Record { offset, log_index: index, time: time.as_millis(), command: &command };
-        let outcome = partition.apply(&record)?;
+        let outcome = Arc::new(partition.apply(&record)?);
         outcomes.push(Decided { offset, command, time, outcome });
     }
     Ok(())

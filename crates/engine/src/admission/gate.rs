@@ -150,7 +150,8 @@ impl Admission {
         }
         state.take(&asking, &self.shared.limits);
         let Asking { size, client, .. } = asking;
-        Ok(Permit { shared: self.shared.clone(), partition, size, client })
+        let holding = Some(Holding { partition, size, client });
+        Ok(Permit { shared: self.shared.clone(), holding })
     }
 
     /// What is let in.
@@ -311,20 +312,25 @@ impl Shared {
         self.limits.max_retry * 2
     }
 
-    fn release(&self, partition: PartitionId, size: Size, client: ClientPlace) {
+    fn release(&self, held: impl IntoIterator<Item = Holding>) {
         let now = self.clock.monotonic();
         let mut state = self.lock();
-        state.node.give_back(size, now);
-        let is_last = state.clients.give_back(client, size);
-        if let Some(known) = state.partitions.get_mut(&partition) {
-            known.pool.give_back(size, now);
-            known.clients -= u64::from(is_last);
-        }
-        state.forget_if_idle(partition);
+        held.into_iter().for_each(|holding| state.give_back(holding, now));
     }
 }
 
 impl State {
+    fn give_back(&mut self, holding: Holding, now: Duration) {
+        let Holding { partition, size, client } = holding;
+        self.node.give_back(size, now);
+        let is_last = self.clients.give_back(client, size);
+        if let Some(known) = self.partitions.get_mut(&partition) {
+            known.pool.give_back(size, now);
+            known.clients -= u64::from(is_last);
+        }
+        self.forget_if_idle(partition);
+    }
+
     fn take(&mut self, asking: &Asking, limits: &AdmissionLimits) {
         let Asking { partition, size, client, .. } = *asking;
         self.node.take(size);
@@ -405,22 +411,31 @@ impl State {
 #[must_use = "dropped, it is given back"]
 pub struct Permit {
     shared: Arc<Shared>,
+    /// None once it was given back.
+    holding: Option<Holding>,
+}
+
+/// What a write takes, and of whom.
+#[derive(Clone, Copy, Debug)]
+struct Holding {
     partition: PartitionId,
     size: Size,
     client: ClientPlace,
 }
 
 impl Permit {
-    /// Where the write goes.
-    #[must_use]
-    pub fn partition(&self) -> PartitionId {
-        self.partition
+    /// Gives all of these back together. They are of one gate.
+    pub(crate) fn release_all(mut permits: Vec<Self>) {
+        let Some(shared) = permits.first().map(|permit| permit.shared.clone()) else { return };
+        shared.release(permits.iter_mut().filter_map(|permit| permit.holding.take()));
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.shared.release(self.partition, self.size, self.client);
+        if let Some(holding) = self.holding.take() {
+            self.shared.release([holding]);
+        }
     }
 }
 

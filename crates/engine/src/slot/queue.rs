@@ -58,7 +58,10 @@ pub(crate) enum Step {
     Apply,
     /// Read from the replicated log, from here on.
     CatchUp(LogIndex),
+    /// Begin one: it is written out beside everything else.
     Checkpoint,
+    /// End the one that is written out.
+    EndCheckpoint,
 }
 
 /// The same, before it is taken.
@@ -68,6 +71,7 @@ pub(super) enum Next {
     Apply,
     CatchUp(LogIndex),
     Checkpoint,
+    EndCheckpoint,
     Nothing,
 }
 
@@ -97,6 +101,8 @@ pub(super) struct Queue {
     /// The first entry that is not in the queue, if it fell behind.
     detached: Option<LogIndex>,
     pub(super) wants_checkpoint: bool,
+    /// The one that was begun is written out.
+    pub(super) ends_checkpoint: bool,
     /// When the oldest came of what is being applied, or is read from the replicated log.
     taken_since: Option<Duration>,
     /// Times it was detached.
@@ -127,13 +133,18 @@ impl Queue {
         }
     }
 
-    /// What comes next: a mark in front of everything else, then what is queued, then what has to be read from the replicated log.
+    /// What comes next: a mark in front of everything else, then the end of a checkpoint, then what is queued, then what has to be
+    /// read from the replicated log.
     pub(super) fn next(&self) -> Next {
         let next = self.work.front().map(|(_, work)| work.index).or(self.detached);
         if let Some(mark) = self.marks.front()
             && next.is_none_or(|next| mark.at < next)
         {
             return Next::Mark;
+        }
+        // It takes a moment, and gives memory back.
+        if self.ends_checkpoint {
+            return Next::EndCheckpoint;
         }
         match (self.work.is_empty(), self.detached) {
             (true, Some(from)) => Next::CatchUp(from),
@@ -173,6 +184,10 @@ impl Queue {
             Next::Checkpoint => {
                 self.wants_checkpoint = false;
                 Step::Checkpoint
+            }
+            Next::EndCheckpoint => {
+                self.ends_checkpoint = false;
+                Step::EndCheckpoint
             }
             Next::Nothing => return None,
         };

@@ -5,24 +5,73 @@
 //!
 //! Must not know: what a snapshot is made of.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use gapless_partition::{CheckpointFailed, Partition};
 
-use super::{End, reach_of};
+use super::End;
 use crate::node::Node;
 use crate::slot::{Mark, Marked, Slot};
+use crate::watermarks::Reach;
 
-pub(super) async fn checkpoint(node: &Arc<Node>, slot: &Arc<Slot>) -> Result<(), End> {
-    let job = {
+/// Begins a checkpoint, for which the task has the turn. It is written out beside everything else, and the task ends it then.
+pub(super) async fn begin_checkpoint(node: &Arc<Node>, slot: &Arc<Slot>) -> Result<(), End> {
+    let begin = {
         let (node, slot) = (node.clone(), slot.clone());
-        move || make_checkpoint(&node, &slot)
+        move || {
+            let mut guard = slot.partition();
+            let partition = guard.as_mut().expect("a partition that serves is open");
+            let begun = partition.begin_checkpoint();
+            begun.or_else(|failed| not_made(&node, &slot, &failed).map(|()| None))
+        }
     };
-    node.workers.run(job).await?;
+    if let Some(checkpointing) = node.workers.run(begin).await? {
+        let slot = slot.clone();
+        node.workers.submit(&node.runtime, move || {
+            match catch_unwind(AssertUnwindSafe(|| checkpointing.write_out())) {
+                Ok(()) => slot.request_end_of_checkpoint(),
+                Err(panic) => slot.break_off(Err(panic)),
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Ends the checkpoint that was begun and is written out; the task has the turn.
+pub(super) async fn end_checkpoint(node: &Arc<Node>, slot: &Arc<Slot>) -> Result<(), End> {
+    let end = {
+        let (node, slot) = (node.clone(), slot.clone());
+        move || {
+            let mut guard = slot.partition();
+            let partition = guard.as_mut().expect("a partition that serves is open");
+            let ended = partition.end_checkpoint();
+            let retired = ended.or_else(|failed| not_made(&node, &slot, &failed).map(|()| None))?;
+            report_durable(&node, &slot, partition);
+            Ok(retired)
+        }
+    };
+    let retired = node.workers.run(end).await?;
+    // Letting go of what is not needed any more takes a while, and is nobody's turn.
+    if retired.is_some() {
+        node.workers.submit(&node.runtime, move || drop(retired));
+    }
     node.keeper.notify_one();
     Ok(())
 }
 
+/// The checkpoint before is still valid, and the next one takes everything along; unless the partition has stopped.
+fn not_made(node: &Node, slot: &Slot, failed: &CheckpointFailed) -> Result<(), End> {
+    match failed {
+        CheckpointFailed::Stopped(fault) => Err(End::Failed(fault.to_string())),
+        CheckpointFailed::Store(_) | CheckpointFailed::Maintain(_) => {
+            node.alarm(format!("partition {}: no checkpoint: {failed}", slot.id));
+            Ok(())
+        }
+    }
+}
+
+/// A checkpoint from its beginning to its end, while nothing is applied.
 fn make_checkpoint(node: &Node, slot: &Slot) -> Result<(), End> {
     let mut guard = slot.partition();
     let partition = guard.as_mut().expect("a partition that serves is open");
@@ -30,11 +79,8 @@ fn make_checkpoint(node: &Node, slot: &Slot) -> Result<(), End> {
         // A step of what is due; more of it comes with the next checkpoint, so that merging never falls far behind.
         partition.maintain().map(|_| ())
     });
-    match made {
-        Ok(()) => {}
-        Err(CheckpointFailed::Stopped(fault)) => return Err(End::Failed(fault.to_string())),
-        // The one before is still valid, and the next one takes everything along.
-        Err(error) => node.alarm(format!("partition {}: no checkpoint: {error}", slot.id)),
+    if let Err(failed) = made {
+        not_made(node, slot, &failed)?;
     }
     report_durable(node, slot, partition);
     Ok(())
@@ -48,11 +94,8 @@ pub(super) fn report_durable(node: &Node, slot: &Slot, partition: &Partition) {
     if let Some(synced) = partition.synced().min(partition.applied()) {
         let _ = core.watermarks.synced(slot.id, slot.incarnation, synced);
     }
-    // A checkpoint is made of everything that is applied, so both are where the partition is.
-    if let Some(reach) = reach_of(partition)
-        && partition.checkpointed() == Some(reach.offset)
-    {
-        let _ = core.watermarks.checkpointed(slot.id, slot.incarnation, reach);
+    if let Some((offset, index)) = partition.covered() {
+        let _ = core.watermarks.checkpointed(slot.id, slot.incarnation, Reach { offset, index });
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gapless_engine::{Consistency, Engine, ReadOptions, WriteError, WriteOptions};
-use gapless_partition::Entry;
+use gapless_partition::{Entry, Write};
 use gapless_store::{Batch, Budget, Offset, Store, Synced};
 use gapless_types::WorkspaceId;
 
@@ -38,6 +38,19 @@ async fn write_until_failed(engine: &Engine, acknowledged: &mut Acknowledged, fi
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     panic!("it never failed");
+}
+
+/// Stalls the disk of partition 1, and writes so much to it that it has to wait: a checkpoint that waits for the disk alone does not
+/// keep outcomes from being applied. What is written behind this has no outcome until the disk is well.
+async fn stall(engine: &Engine, disk: &Disk) {
+    disk.hurt(&directory(1), Trouble::Stalls);
+    eventually("it waits for its disk", || disk.stalled() > 0).await;
+    let payload = vec![7; 1 << 20];
+    let mut pipeline = engine.pipeline(WriteOptions { patience: PATIENT });
+    for number in 0..8 {
+        let large = Write { payload: &payload, ..sale(5) };
+        pipeline.submit("shop", key(50_000 + number), &large).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -92,8 +105,7 @@ async fn in_a_stream_those_that_wait_for_a_stalled_disk_run_out_of_patience_and_
     let engine = found(&disk, 4).await;
     let mut acknowledged = Acknowledged::default();
     acknowledged.write_all(&engine, 0..20, &[1]).await;
-    disk.hurt(&directory(1), Trouble::Stalls);
-    eventually("it waits for its disk", || disk.stalled() > 0).await;
+    stall(&engine, &disk).await;
     let mut pipeline = engine.pipeline(WriteOptions { patience: Duration::from_millis(300) });
     for number in 100..140 {
         let workspace = if number % 2 == 0 { 1 } else { 2 };
@@ -130,8 +142,7 @@ async fn one_disk_stalls_its_queue_fills_and_it_catches_up_from_the_replicated_l
     engine.define(shop(4)).await.unwrap();
     let mut acknowledged = Acknowledged::default();
     acknowledged.write_all(&engine, 0..20, &[1]).await;
-    disk.hurt(&directory(1), Trouble::Stalls);
-    eventually("it waits for its disk", || disk.stalled() > 0).await;
+    stall(&engine, &disk).await;
     // These are in the replicated log and have no outcome: their callers go away, they do not.
     let detached = || report(&engine, 1).detachments;
     for number in 100..140 {
