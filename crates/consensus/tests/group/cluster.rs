@@ -113,6 +113,46 @@ async fn an_isolated_leader_commits_nothing_and_says_so() {
     assert!(cluster.node(old).progress().borrow().dispatched >= Some(index));
 }
 
+/// One that hears everybody and is not heard is followed by another. One that is heard and hears nobody stays, because the others have
+/// a leader; it commits nothing, says so, and goes on when it hears them again.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_cut_off_in_one_direction_commits_nothing_alone() {
+    for (seed, is_heard) in [(31, true), (32, false)] {
+        let cluster = Cluster::found(3, seed).await;
+        let old = cluster.leader().await;
+        cluster.write(entry(0)).await;
+        let others: Vec<_> = cluster.running().filter(|node| *node != old).collect();
+        for other in others.iter().copied() {
+            let (from, to) = if is_heard { (other, old) } else { (old, other) };
+            cluster.board.cut(from, to);
+        }
+        let uncertain = cluster.node(old).propose(entry(1));
+        if is_heard {
+            let read = tokio::time::timeout(Duration::from_secs(10), cluster.node(old).read_point()).await;
+            assert!(matches!(read, Ok(Err(ReadPointError::NoQuorum | ReadPointError::NotLeader { .. }))));
+            cluster.board.heal();
+            cluster.write(entry(2)).await;
+        } else {
+            let next = cluster.leader_except(&[old]).await;
+            cluster.node(next).propose(entry(2)).await.unwrap();
+            cluster.board.heal();
+        }
+        // Whether it got there, nobody could say in between.
+        let is_there = match uncertain.await {
+            Ok(_) => Some(true),
+            Err(Refusal::Unknown) => None,
+            Err(other) => panic!("seed {seed}: {other}"),
+        };
+        cluster.agree().await;
+        let agreed = cluster.ledger(old).proposals();
+        let (with, without) = ([entry(0), entry(1), entry(2)], [entry(0), entry(2)]);
+        assert!(agreed == with || is_there.is_none() && agreed == without, "seed {seed}: {agreed:?}");
+        for node in others {
+            assert_eq!(cluster.ledger(node).proposals(), agreed, "seed {seed}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_follower_that_was_away_catches_up_from_the_log() {
     let mut cluster = Cluster::found(3, 4).await;
