@@ -55,6 +55,10 @@ use clap::Parser;
 
 use crate::cli::{Command, CommandLine};
 
+/// That of the program `gapless`, so that what is measured is what runs.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> Result<()> {
     match CommandLine::parse().command {
         Command::Consensus(arguments) => consensus_suite::run(&arguments),

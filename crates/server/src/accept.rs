@@ -4,7 +4,7 @@
 //!  accept ──▶ a place (bounded, also for each address) ──▶ TLS ──▶ HTTP/1 or HTTP/2, by its first bytes ──▶ the door
 //!               │ none: the oldest stranger goes; wait      │ too slow, idle or fickle: closed
 //!
-//!  request ──▶ the origin of a page ──▶ who asks ──▶ a place among all calls ──▶ the router
+//!  request ──▶ the origin of a page ──▶ who asks ──▶ a place among all calls ──▶ the ledger, or the router to everything else
 //! ```
 //!
 //! Must not know: which calls there are, who may make them.
@@ -21,6 +21,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Request, Response, header};
 use gapless_api::Problem;
+use gapless_api::v1::ledger_server::LedgerServer;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -30,7 +31,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
-use tower::ServiceExt;
+use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
 use crate::access::authentication::{Authentication, Connection};
@@ -42,6 +43,7 @@ use crate::activity::Activity;
 use crate::audit::Audit;
 use crate::http::origin::{self, Credentials};
 use crate::http::{headers, refusal};
+use crate::ledger_service::LedgerService;
 use crate::metrics::{Measured, Traffic};
 use crate::reading::Counted;
 use crate::server::Limits;
@@ -68,8 +70,10 @@ const MAX_RESET_WRONG: usize = 100;
 const ENDLESS: [&str; 2] = ["/gapless.v1.Ledger/WriteStream", "/gapless.v1.Projections/Work"];
 
 /// What is behind the door, who counts at it, and who is let in.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Door {
+    /// Calls of the ledger are most of all, and a router would cost each of them a tenth of what it takes.
+    pub(crate) ledger: LedgerServer<LedgerService>,
     pub(crate) router: Router,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) tls: Option<Arc<Current<Arc<ServerConfig>>>>,
@@ -80,10 +84,23 @@ pub(crate) struct Door {
     pub(crate) lobby: Arc<Room>,
 }
 
+/// What stands before every call of the service Ledger.
+const LEDGER: &str = "/gapless.v1.Ledger/";
+
+impl Door {
+    /// To whoever answers it.
+    async fn lead_on(&self, request: Request<Body>) -> Result<Response<Body>, Infallible> {
+        if request.uri().path().starts_with(LEDGER) {
+            return Ok(self.ledger.clone().call(request).await?.map(Body::new));
+        }
+        self.router.clone().oneshot(request).await
+    }
+}
+
 /// Serves until it is told to close, and until everybody has left or the time for that is over.
 pub(crate) async fn run(
     listener: TcpListener,
-    door: Door,
+    door: Arc<Door>,
     limits: Limits,
     mut closing: watch::Receiver<bool>,
 ) {
@@ -223,7 +240,7 @@ fn builder(limits: Limits) -> Builder<TokioExecutor> {
 async fn welcome(
     stream: TcpStream,
     peer: SocketAddr,
-    door: Door,
+    door: Arc<Door>,
     builder: Arc<Builder<TokioExecutor>>,
     limits: Limits,
     closing: watch::Receiver<bool>,
@@ -257,7 +274,7 @@ async fn welcome(
 async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     connection: Connection,
-    door: Door,
+    door: Arc<Door>,
     builder: Arc<Builder<TokioExecutor>>,
     limits: Limits,
     mut closing: watch::Receiver<bool>,
@@ -265,7 +282,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 ) {
     let (stream, spoke) = Watched::new(stream);
     let (traffic, activity) = (door.traffic.clone(), Arc::new(Activity::new()));
-    let its = activity.clone();
+    let (its, connection) = (activity.clone(), Arc::new(connection));
     let service = service_fn(move |request: Request<Incoming>| {
         answer(door.clone(), connection.clone(), its.clone(), stranger.clone(), limits, request)
     });
@@ -295,8 +312,8 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 }
 
 async fn answer(
-    door: Door,
-    connection: Connection,
+    door: Arc<Door>,
+    connection: Arc<Connection>,
     activity: Arc<Activity>,
     stranger: Arc<Stranger>,
     limits: Limits,
@@ -319,7 +336,7 @@ async fn answer(
                 true => Body::new(Counted::messages(body, allowance)),
                 false => Body::new(Counted::whole(Timely::new(body, limits.patience), allowance)),
             });
-            (door.router.oneshot(request).instrument(traced.span.clone()).await?, Some(place))
+            (door.lead_on(request).instrument(traced.span.clone()).await?, Some(place))
         }
         Err(problem) => {
             let mut response = refusal(&request, problem);

@@ -206,8 +206,8 @@ impl Server {
         let ledger = LedgerService::new(ledger, config.limits, closed.clone());
         let admin = AdminService::new(admin, config.limits, barriers);
         let projections = ProjectionService::new(projections, config.limits, closed.clone());
-        let routes = Routes::new(LedgerServer::new(ledger).max_decoding_message_size(MAX_MESSAGE_BYTES))
-            .add_service(AdminServer::new(admin).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        let ledger = LedgerServer::new(ledger).max_decoding_message_size(MAX_MESSAGE_BYTES);
+        let routes = Routes::new(AdminServer::new(admin).max_decoding_message_size(MAX_MESSAGE_BYTES))
             .add_service(ProjectionsServer::new(projections).max_decoding_message_size(MAX_MESSAGE_BYTES))
             .add_service(health_service)
             .add_service(reflection().build_v1()?)
@@ -215,6 +215,7 @@ impl Server {
         let router = routes.prepare().into_axum_router().merge(http::router(http)).fallback(http::nowhere);
         let elections = audit.clone();
         let door = Door {
+            ledger,
             router,
             traffic,
             tls: security.tls,
@@ -225,7 +226,7 @@ impl Server {
         };
         let interval = config.security.reload_interval;
         tokio::spawn(reload::watch(security.sources, interval, reloads, closed.clone()));
-        let accepting = tokio::spawn(accept::run(listener, door, config.limits, closed));
+        let accepting = tokio::spawn(accept::run(listener, Arc::new(door), config.limits, closed));
         tokio::spawn(tell_leadership(engine.clone(), elections, closing.subscribe()));
         tokio::spawn(tell_health(engine, health.clone(), serving, closing.subscribe()));
         Ok(Self { address, closing, accepting, health })

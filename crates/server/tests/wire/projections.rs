@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use gapless_api::v1;
 use gapless_api::v1::projections_client::ProjectionsClient;
+use gapless_engine::limits::{MAX_BARRIERS, MAX_CLIENT_BARRIERS};
+use gapless_types::ClientId;
 use serde_json::Value;
 use tonic::Code;
 use tonic::transport::Channel;
@@ -414,6 +416,18 @@ async fn effects_come_from_a_slot_on_and_then_live_in_order() {
     assert!(admin.wait_barrier(wait(5, &target)).await.unwrap().into_inner().reached);
     let blocked = admin.wait_barrier(wait(6, &target)).await.unwrap().into_inner();
     assert_eq!((blocked.reached, blocked.blocked[0].projection.as_ref().unwrap().slot), (false, 5));
+    // Whoever waits for a slot takes a place like everybody else.
+    let clients: Vec<_> = (0..MAX_BARRIERS / MAX_CLIENT_BARRIERS)
+        .map(|number| ClientId::new(&format!("client {number}")).unwrap())
+        .collect();
+    let places: Vec<_> = clients
+        .iter()
+        .flat_map(|client| std::iter::repeat_n(client, MAX_CLIENT_BARRIERS))
+        .map(|client| node.engine.enter_barrier(client).unwrap())
+        .collect();
+    let refused = admin.wait_barrier(wait(5, &target)).await.unwrap_err();
+    assert_eq!((refused.code(), &*problem(&refused).reason), (Code::ResourceExhausted, "TOO_MANY_BARRIERS"));
+    drop(places);
     node.stop().await;
 }
 
@@ -569,13 +583,14 @@ async fn the_same_can_be_asked_over_http() {
         get(&format!("{path}/sales/tables/daily/rows?workspace=1&id=today&min_partition_offset={offset}"))
             .await;
     assert_eq!(rows["rows"][0]["columns"]["total"]["integer"], 5);
+    // Whoever has a slot knows that the domain has come so far.
+    let slot = leased(&mut projections, "work", 60_000).await;
     let described = get(&format!("{path}/work")).await;
     assert_eq!(
         (&described["projection"]["name"], &described["domains"][1]["tail"]),
         (&Value::from("work"), &Value::from(1))
     );
 
-    let slot = leased(&mut projections, "work", 60_000).await;
     let of_slot = format!("{path}/work/partitions/1/slots/1");
     let body = format!(
         "{{\"token\":{},\"content\":{{\"rows\":[{{\"table\":\"daily\",\"id\":\"today\",\"columns\":{{\"total\":{{\"integer\":5}}}}}}]}}}}",
