@@ -24,7 +24,6 @@ use crate::stats::add;
 use crate::ticket::Settled;
 
 /// Zeros that are written before they are synced, in bytes: whoever syncs another file of the disk meanwhile waits for no more than these.
-/// While 64 MiB were filled at once, a sync of 48 KiB beside it took up to 16 ms; in pieces of this size, 0.5.
 const FILLED_AT_ONCE: usize = 1 << 20;
 
 /// Something to be done when there is time.
