@@ -273,8 +273,12 @@ fn apply_slice(node: &Arc<Node>, slot: &Slot, slice: Vec<Work>) -> Result<(), En
         }
     }
     report(slot, partition);
+    let due = partition.begin_sync();
     drop(guard);
     outcomes.tell();
+    if let Some(due) = due {
+        node.workers.submit(&node.runtime, move || due.sync());
+    }
     if wants_checkpoint {
         slot.request_checkpoint();
     }

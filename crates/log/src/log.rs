@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -240,6 +241,11 @@ impl Log {
     /// Everything below this is on stable storage.
     pub fn durable(&self) -> Position {
         self.0.shared.state().durable
+    }
+
+    /// Bytes that are written and not synced.
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.0.shared.unsynced_bytes.load(Relaxed)
     }
 
     /// The record at a position, durable or not.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread::Thread;
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) log: LogId,
     pub(crate) salt: Salt,
     pub(crate) counters: Counters,
+    /// Bytes that are written and not synced. Changed by whoever has the writer.
+    pub(crate) unsynced_bytes: AtomicU64,
     pub(crate) writer: Mutex<Writer>,
     state: Mutex<State>,
     /// One preparation at a time.
@@ -143,6 +146,7 @@ impl Shared {
             log,
             salt: log.salt(),
             counters: Counters::default(),
+            unsynced_bytes: AtomicU64::new(0),
             writer: Mutex::new(writer),
             state: Mutex::new(state),
             preparing: Mutex::new(()),

@@ -9,6 +9,7 @@
 //! Must not know: who reads, how segments are prepared.
 
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, TryLockError};
 
 use gapless_types::mistakes::{Mistake, makes};
@@ -180,6 +181,7 @@ impl Shared {
         writer.dirty = true;
         add(&self.counters.frames, 1);
         add(&self.counters.bytes_written, writer.buffer.len() as u64);
+        add(&self.unsynced_bytes, writer.buffer.len() as u64);
         if writer.buffer.capacity() > KEPT_BUFFER_BYTES {
             writer.buffer = Vec::new();
         }
@@ -260,6 +262,7 @@ impl Shared {
         }
         self.check(writer, "sync", synced)?;
         self.counters.record_sync(self.options.clock.now().saturating_sub(start));
+        self.unsynced_bytes.store(0, Relaxed);
         writer.dirty = false;
         Ok(())
     }
@@ -306,6 +309,7 @@ impl Shared {
         writer.footer_covers = 0;
         add(&self.counters.frames, 1);
         add(&self.counters.bytes_written, bytes.len() as u64);
+        add(&self.unsynced_bytes, bytes.len() as u64);
         segment.advance(&frame, checksum);
         self.activate(writer, segment, prepared);
         Ok(())

@@ -35,6 +35,7 @@ mod state;
 mod stop;
 mod stored;
 mod stored_numbers;
+mod syncing;
 mod tail;
 mod trust;
 mod turns;
@@ -58,6 +59,7 @@ pub use proofs::ProofError;
 pub use rows::record::RecordRow;
 pub use schema::{Kind, RECORD_ID, Schema, Sequence, WORKSPACE_OFFSET};
 pub use stored::StoredOutcome;
+pub use syncing::Syncing;
 pub use trust::{Entry, SequenceViolation};
 pub use verify::{
     Difference, Phase, Place, Scratch, StoreCheck, Untouched, Verified, VerifyError, read_store, verify,

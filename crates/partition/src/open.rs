@@ -27,6 +27,7 @@ use crate::shared_store::SharedStore;
 use crate::state::{Context, Reads, put_schema};
 use crate::stored::StoredOutcome;
 use crate::stored_numbers::StoredNumbers;
+use crate::syncing;
 use crate::tail::{Stored, read_tail};
 use crate::turns::Turns;
 use crate::write::Write;
@@ -289,6 +290,7 @@ fn fold(
         recent: Recent::default(),
         stopped: None,
         underway: None,
+        syncing: syncing::Underway::default(),
         covered: None,
         turns,
         numbers,

@@ -28,6 +28,7 @@ use crate::schema::Schema;
 use crate::shared_store::SharedStore;
 use crate::stored::StoredOutcome;
 use crate::stored_numbers::StoredNumbers;
+use crate::syncing::{self, Syncing};
 use crate::turns::{Turns, is_busy, told};
 use crate::view::View;
 
@@ -58,6 +59,8 @@ pub struct Partition {
     pub(crate) stopped: Option<Fault>,
     /// A checkpoint that is written out somewhere.
     pub(crate) underway: Option<Underway>,
+    /// A sync of the log that is on its way.
+    pub(crate) syncing: syncing::Underway,
     /// The last checkpoint that was made since the partition was opened.
     pub(crate) covered: Option<(PartitionOffset, LogIndex)>,
 }
@@ -187,6 +190,11 @@ impl Partition {
         self.store.lock().buckets().map(|(_, rows)| rows).sum()
     }
 
+    /// A sync of the log that is due, for any thread. None while one is on its way.
+    pub fn begin_sync(&mut self) -> Option<Syncing> {
+        self.syncing.begin(&self.log)
+    }
+
     /// Whether a checkpoint should be made soon.
     pub fn wants_checkpoint(&self) -> bool {
         self.underway.is_none() && self.store.lock().wants_checkpoint()
@@ -262,6 +270,7 @@ impl Partition {
         if let Some(Underway { checkpointing, .. }) = self.underway.take() {
             checkpointing.give_up();
         }
+        self.syncing.give_up();
         self.hand_over()?;
         self.sequencer.close();
         Ok(self.log.clone().close()?)
@@ -428,6 +437,7 @@ impl Drop for Partition {
         if let Some(Underway { checkpointing, .. }) = self.underway.take() {
             checkpointing.give_up();
         }
+        self.syncing.give_up();
         // Views may live on; they must not keep the partition from being opened again.
         self.log.abandon();
     }

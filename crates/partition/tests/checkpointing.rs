@@ -10,7 +10,7 @@ use std::sync::Arc;
 use gapless_log::io::Io;
 use gapless_log::io::faulty::{Crash, Fault, FaultyIo};
 use gapless_log::io::memory::MemoryIo;
-use gapless_partition::{ApplyError, CheckpointFailed, Options, Partition};
+use gapless_partition::{ApplyError, CheckpointFailed, Options, Partition, Syncing};
 use gapless_store::Budget;
 use harness::commands::commands;
 use harness::{DIR, ID, options, record};
@@ -132,4 +132,67 @@ fn a_log_that_cannot_be_synced_beside_it_stops_the_partition() {
     let mut partition = open(&disk, &options());
     assert_eq!(checkpointed(&partition), 0, "LOG-2");
     apply_to(&mut partition, &commands, COMMANDS);
+}
+
+/// A log that is not synced all the time because its segments are full.
+fn long_segments() -> Options {
+    let mut options = options();
+    (options.log.first_segment_bytes, options.log.segment_bytes) = (4 << 20, 4 << 20);
+    options
+}
+
+/// Applies commands until the partition log has a sync due.
+fn apply_until_due(partition: &mut Partition, commands: &[Vec<u8>]) -> Syncing {
+    loop {
+        let at = partition.next_offset().get() - 1;
+        let command = &commands[usize::try_from(at).unwrap() % commands.len()];
+        partition.apply(&record(at, 1000 + at, command)).unwrap();
+        if let Some(syncing) = partition.begin_sync() {
+            return syncing;
+        }
+        assert!(at < 1_000_000, "a log that is never due");
+    }
+}
+
+#[test]
+fn the_log_is_synced_beside_the_partition_a_little_at_a_time() {
+    let (io, commands) = (MemoryIo::new(), commands(COMMANDS));
+    let mut partition = open(&io, &long_segments());
+    for _ in 0..3 {
+        let syncing = apply_until_due(&mut partition, &commands);
+        assert!(partition.begin_sync().is_none(), "one at a time");
+        let before = partition.synced();
+        assert!(before < partition.applied(), "nobody waited for it");
+        std::thread::spawn(move || syncing.sync()).join().unwrap();
+        assert!(partition.synced() > before);
+        drop(apply_until_due(&mut partition, &commands));
+        assert!(partition.begin_sync().is_some(), "one that was dropped is due again");
+    }
+}
+
+#[test]
+fn a_partition_that_is_gone_is_not_synced_and_a_failed_sync_stops_one_that_is_there() {
+    let (disk, commands) = (FaultyIo::new(5), commands(COMMANDS));
+    for closed in [false, true] {
+        let mut partition = open(&disk, &long_segments());
+        let late = apply_until_due(&mut partition, &commands);
+        if closed {
+            partition.close().unwrap();
+        } else {
+            drop(partition);
+        }
+        let operations = disk.operations();
+        late.sync();
+        assert_eq!(disk.operations(), operations, "its files are not touched any more");
+    }
+    let mut partition = open(&disk, &long_segments());
+    let syncing = apply_until_due(&mut partition, &commands);
+    disk.fail_at(disk.operations() + 1, Fault::Any);
+    syncing.sync();
+    disk.cancel_faults();
+    let stopped = (0..1000).any(|_| {
+        let at = partition.next_offset().get() - 1;
+        partition.apply(&record(at, 1000 + at, &commands[0])).is_err()
+    });
+    assert!(stopped && partition.fault().is_some(), "nothing is written behind what may be lost");
 }

@@ -22,6 +22,8 @@ use crate::run::{Directory, Run, RunFile};
 
 /// How much is written at once.
 const BUFFER_BYTES: usize = 256 << 10;
+/// How much is written before it is synced: whoever syncs another file of the disk meanwhile waits for no more than that.
+const SYNCED_AT_ONCE: u64 = 1 << 20;
 
 /// A run that is being written. Dropped before it is finished, it removes its file.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(crate) struct RunWriter {
     file: Arc<dyn File>,
     /// What is in front of the buffer in the file.
     written: u64,
+    /// What of that is synced.
+    synced: u64,
     buffer: Vec<u8>,
     block: BlockBuilder,
     last_key: Vec<u8>,
@@ -55,6 +59,7 @@ impl RunWriter {
             path,
             file,
             written: 0,
+            synced: 0,
             buffer: encode_header(number).to_vec(),
             block: BlockBuilder::default(),
             last_key: Vec::new(),
@@ -85,7 +90,7 @@ impl RunWriter {
     /// Makes what is written so far durable.
     pub(crate) fn sync(&mut self) -> Result<(), DiskError> {
         self.flush()?;
-        self.file.sync().map_err(failed("sync", &self.path))
+        self.sync_written()
     }
 
     /// Writes what is left and makes the content durable; the name is not yet. There must be rows.
@@ -110,8 +115,7 @@ impl RunWriter {
         };
         let encoded = trailer.encode(self.number);
         self.buffer.extend_from_slice(&encoded);
-        self.flush()?;
-        self.file.sync().map_err(failed("sync", &self.path))?;
+        self.sync()?;
         self.finished = true;
 
         let trailer_checksum =
@@ -155,6 +159,12 @@ impl RunWriter {
         write_all_at(&*self.file, &self.buffer, self.written).map_err(failed("write", &self.path))?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
+        if self.written - self.synced >= SYNCED_AT_ONCE { self.sync_written() } else { Ok(()) }
+    }
+
+    fn sync_written(&mut self) -> Result<(), DiskError> {
+        self.file.sync().map_err(failed("sync", &self.path))?;
+        self.synced = self.written;
         Ok(())
     }
 }
