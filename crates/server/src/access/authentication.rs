@@ -37,6 +37,28 @@ pub(crate) struct Connection {
     pub(crate) names: Arc<[String]>,
 }
 
+/// Somebody who is not believed.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// What he is told.
+    pub(crate) problem: Problem,
+    /// What the audit is told: it may be more exact.
+    pub(crate) audited: &'static str,
+}
+
+impl From<TokenError> for Refused {
+    fn from(error: TokenError) -> Self {
+        let problem = Problem::new(ProblemKind::Unauthenticated, error.reason(), error.to_string());
+        Self { problem, audited: error.audited() }
+    }
+}
+
+impl Refused {
+    fn new(reason: &'static str, message: &'static str) -> Self {
+        Self { problem: Problem::new(ProblemKind::Unauthenticated, reason, message), audited: reason }
+    }
+}
+
 /// A token that was checked.
 #[derive(Debug)]
 struct Known {
@@ -75,15 +97,14 @@ impl Authentication {
     ///
     /// # Errors
     /// If that is not known.
-    pub(crate) fn caller(&self, headers: &HeaderMap, connection: &Connection) -> Result<Caller, Problem> {
+    pub(crate) fn caller(&self, headers: &HeaderMap, connection: &Connection) -> Result<Caller, Refused> {
         let peer = connection.peer;
         if !self.is_on() {
             return Ok(Caller { principal: self.anybody.clone(), peer, expires: None });
         }
         if let (Some((keys, expected)), Some(token)) = (&self.tokens, bearer(headers)?) {
             let now = self.clock.now();
-            let (principal, expires) =
-                self.of_token(token, &keys.get(), expected, now).map_err(unbelieved)?;
+            let (principal, expires) = self.of_token(token, &keys.get(), expected, now)?;
             return Ok(Caller { principal, peer, expires: Some(Expiry::new(expires, &self.clock)) });
         }
         let certificates = self.certificates.as_ref();
@@ -134,36 +155,31 @@ fn hash(token: &str) -> [u8; HASH_BYTES] {
 }
 
 /// The token of a request, if it has one.
-fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(unbelieved(TokenError::Malformed));
+        return Err(TokenError::Malformed.into());
     }
-    let text = value.to_str().map_err(|_| unbelieved(TokenError::Malformed))?;
+    let text = value.to_str().map_err(|_| TokenError::Malformed)?;
     match text.split_once(' ').or(Some((text, ""))) {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(token.trim())),
-        _ => Err(Problem::new(
-            ProblemKind::Unauthenticated,
+        _ => Err(Refused::new(
             "SCHEME_UNKNOWN",
             "this server takes bearer tokens: `authorization: Bearer TOKEN`",
         )),
     }
 }
 
-fn nobody() -> Problem {
+fn nobody() -> Refused {
     let message = "this server wants to know who asks: send a bearer token, or connect with a client certificate that it knows";
-    Problem::new(ProblemKind::Unauthenticated, "NO_CREDENTIALS", message)
-}
-
-fn unbelieved(error: TokenError) -> Problem {
-    Problem::new(ProblemKind::Unauthenticated, error.reason(), error.to_string())
+    Refused::new("NO_CREDENTIALS", message)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::keys::{Algorithm, Key, to_file};
+    use crate::access::keys::{Algorithm, Key, Unsigned, to_file};
     use crate::access::tokens::{Claims, issued};
 
     #[test]
@@ -183,7 +199,7 @@ mod tests {
         let other = Key::generate("two", Algorithm::EdDSA).unwrap();
         let rotated = Arc::new(Keys::read(&to_file(&[other.to_check_with()])).unwrap());
         let gone = authentication.of_token(&token, &rotated, &expected, 999);
-        assert_eq!(gone.unwrap_err(), TokenError::UnknownKey);
+        assert_eq!(gone.unwrap_err(), TokenError::Signature(Unsigned::UnknownKey));
     }
 
     #[test]
@@ -210,7 +226,7 @@ mod tests {
         };
         for ends in [4_000_000_000, u64::MAX] {
             assert_eq!(asked(Clock::default(), ends).unwrap(), "till", "it is good where the time is known");
-            assert_eq!(asked(Clock::unset(), ends).unwrap_err().reason, "TOKEN_EXPIRED", "{ends}");
+            assert_eq!(asked(Clock::unset(), ends).unwrap_err().problem.reason, "TOKEN_EXPIRED", "{ends}");
         }
     }
 
@@ -237,9 +253,9 @@ mod tests {
         headers.insert(header::AUTHORIZATION, "bearer abc".parse().unwrap());
         assert_eq!(bearer(&headers).unwrap(), Some("abc"));
         headers.append(header::AUTHORIZATION, "Bearer def".parse().unwrap());
-        assert_eq!(bearer(&headers).unwrap_err().reason, "TOKEN_MALFORMED");
+        assert_eq!(bearer(&headers).unwrap_err().problem.reason, "TOKEN_MALFORMED");
         headers.insert(header::AUTHORIZATION, "Basic planted".parse().unwrap());
-        let refused = bearer(&headers).unwrap_err();
+        let refused = bearer(&headers).unwrap_err().problem;
         assert_eq!((&*refused.reason, refused.message.contains("planted")), ("SCHEME_UNKNOWN", false));
     }
 }
