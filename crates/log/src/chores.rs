@@ -274,7 +274,8 @@ mod tests {
     use super::*;
     use crate::io::faulty::{FaultyIo, OperationKind};
 
-    const CAPACITY: u32 = 5 * (FILLED_AT_ONCE as u32) / 2;
+    /// Two pieces and a half.
+    const CAPACITY: u32 = 5 << 19;
 
     /// What is asked of the disk to make a file, and the file.
     fn made(blank: Blank, io: &FaultyIo) -> Vec<(OperationKind, u64)> {

@@ -37,25 +37,48 @@ pub(crate) struct Connection {
     pub(crate) names: Arc<[String]>,
 }
 
-/// Somebody who is not believed.
-#[derive(Debug)]
-pub(crate) struct Refused {
-    /// What he is told.
-    pub(crate) problem: Problem,
-    /// What the audit is told: it may be more exact.
-    pub(crate) audited: &'static str,
+/// Why somebody is not believed. What he is told is a [`Problem`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// His token is not.
+    Token(TokenError),
+    /// He has something else than a token.
+    Scheme,
+    /// He has nothing, or a certificate of somebody unknown.
+    Nobody,
+}
+
+impl Refused {
+    /// What the audit is told: it may be more exact than what he is.
+    pub(crate) fn audited(self) -> &'static str {
+        match self {
+            Self::Token(error) => error.audited(),
+            Self::Scheme => "SCHEME_UNKNOWN",
+            Self::Nobody => "NO_CREDENTIALS",
+        }
+    }
 }
 
 impl From<TokenError> for Refused {
     fn from(error: TokenError) -> Self {
-        let problem = Problem::new(ProblemKind::Unauthenticated, error.reason(), error.to_string());
-        Self { problem, audited: error.audited() }
+        Self::Token(error)
     }
 }
 
-impl Refused {
-    fn new(reason: &'static str, message: &'static str) -> Self {
-        Self { problem: Problem::new(ProblemKind::Unauthenticated, reason, message), audited: reason }
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let (reason, message) = match refused {
+            Refused::Token(error) => (error.reason(), error.to_string()),
+            Refused::Scheme => (
+                refused.audited(),
+                "this server takes bearer tokens: `authorization: Bearer TOKEN`".to_owned(),
+            ),
+            Refused::Nobody => (
+                refused.audited(),
+                "this server wants to know who asks: send a bearer token, or connect with a client certificate that it knows".to_owned(),
+            ),
+        };
+        Self::new(ProblemKind::Unauthenticated, reason, message)
     }
 }
 
@@ -110,7 +133,7 @@ impl Authentication {
         let certificates = self.certificates.as_ref();
         match certificates.and_then(|certificates| certificates.get().principal(&connection.names)) {
             Some(principal) => Ok(Caller { principal, peer, expires: None }),
-            None => Err(nobody()),
+            None => Err(Refused::Nobody),
         }
     }
 
@@ -164,16 +187,8 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
     let text = value.to_str().map_err(|_| TokenError::Malformed)?;
     match text.split_once(' ').or(Some((text, ""))) {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(token.trim())),
-        _ => Err(Refused::new(
-            "SCHEME_UNKNOWN",
-            "this server takes bearer tokens: `authorization: Bearer TOKEN`",
-        )),
+        _ => Err(Refused::Scheme),
     }
-}
-
-fn nobody() -> Refused {
-    let message = "this server wants to know who asks: send a bearer token, or connect with a client certificate that it knows";
-    Refused::new("NO_CREDENTIALS", message)
 }
 
 #[cfg(test)]
@@ -226,7 +241,7 @@ mod tests {
         };
         for ends in [4_000_000_000, u64::MAX] {
             assert_eq!(asked(Clock::default(), ends).unwrap(), "till", "it is good where the time is known");
-            assert_eq!(asked(Clock::unset(), ends).unwrap_err().problem.reason, "TOKEN_EXPIRED", "{ends}");
+            assert_eq!(asked(Clock::unset(), ends).unwrap_err(), TokenError::Expired.into(), "{ends}");
         }
     }
 
@@ -253,9 +268,9 @@ mod tests {
         headers.insert(header::AUTHORIZATION, "bearer abc".parse().unwrap());
         assert_eq!(bearer(&headers).unwrap(), Some("abc"));
         headers.append(header::AUTHORIZATION, "Bearer def".parse().unwrap());
-        assert_eq!(bearer(&headers).unwrap_err().problem.reason, "TOKEN_MALFORMED");
+        assert_eq!(bearer(&headers).unwrap_err(), TokenError::Malformed.into());
         headers.insert(header::AUTHORIZATION, "Basic planted".parse().unwrap());
-        let refused = bearer(&headers).unwrap_err().problem;
+        let refused = Problem::from(bearer(&headers).unwrap_err());
         assert_eq!((&*refused.reason, refused.message.contains("planted")), ("SCHEME_UNKNOWN", false));
     }
 }
