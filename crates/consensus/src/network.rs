@@ -17,6 +17,7 @@ use crate::message::{AppendRequest, AppendResponse, Received, Request, Response,
 
 pub(crate) mod adapter;
 pub(crate) mod inbound;
+pub(crate) mod quiet;
 pub mod switchboard;
 
 pub use crate::storage::spool::SnapshotStream;

@@ -18,6 +18,7 @@ use crate::identity::Identity;
 use crate::machine::Machine;
 use crate::network::adapter::Factory;
 use crate::network::inbound::Reception;
+use crate::network::quiet::Quiet;
 use crate::network::{Inbound, Network};
 use crate::open::{Config, Found, Start, open};
 use crate::probation::{Officer, Probation};
@@ -80,9 +81,12 @@ impl Node {
         let probation = Probation::new(suspect);
         raft_config.enable_elect = probation.suspect().is_none();
         let raft_config = Arc::new(raft_config);
-        let factory = Factory { network: network.clone(), identity, patience: settings.patience() };
+        let quiet = Arc::new(Quiet::new(settings.lease()));
+        let (patience, its) = (settings.patience(), quiet.clone());
+        let factory = Factory { network: network.clone(), identity, patience, quiet: its };
         let opened = Raft::new(identity.node, raft_config, factory, store.clone(), state_machine.clone());
         let raft = raft::seeded(settings.seed, opened).await.map_err(|fatal| raft::stopped(&fatal))?;
+        quiet.watch(raft.metrics());
 
         let leadership = Arc::new(watch::Sender::new(Leadership::default()));
         let watcher = Watcher {

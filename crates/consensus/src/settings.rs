@@ -48,6 +48,11 @@ impl Settings {
         Patience { vote: timeout, append: timeout, snapshot: timeout * 120 }
     }
 
+    /// How long whoever heard of a leader asks nobody else to lead.
+    pub(crate) fn lease(&self) -> Duration {
+        self.election_timeout * 2
+    }
+
     /// How long a voter may take to take over.
     pub(crate) fn transfer_patience(&self) -> Duration {
         self.election_timeout * 4
@@ -62,7 +67,8 @@ impl Settings {
             cluster_name: "gapless".to_owned(),
             heartbeat_interval: milliseconds(self.heartbeat),
             election_timeout_min: election_timeout,
-            election_timeout_max: election_timeout * 2,
+            // It is also how long a lease is.
+            election_timeout_max: milliseconds(self.lease()),
             // The engine decides when the log is cut; see `Replicator::purge_to`.
             snapshot_policy: SnapshotPolicy::Never,
             max_in_snapshot_log_to_keep: u64::MAX,

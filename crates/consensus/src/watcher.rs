@@ -97,13 +97,15 @@ impl Watcher {
 fn leadership(node: NodeId, metrics: &RaftMetrics<Group>, term_start: Option<EntryId>) -> Leadership {
     let term = Term::new(metrics.current_term);
     let members = metrics.membership_config.membership();
-    let leader = metrics.current_leader.map(|leader| Leader {
+    // A leader that was removed steps down, and nobody has told it of another one: it does not lead all the same.
+    let leads = metrics.current_leader.filter(|leader| *leader != node || metrics.state.is_leader());
+    let leader = leads.map(|leader| Leader {
         node: leader,
         address: members.get_node(&leader).cloned().unwrap_or_default().0,
     });
     Leadership {
         term,
-        is_self: metrics.current_leader == Some(node),
+        is_self: leads == Some(node),
         leader,
         term_start: term_start.filter(|start| start.term == term).map(|start| start.index),
         stopped: metrics.running_state.as_ref().err().map(raft::stopped),

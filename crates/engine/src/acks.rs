@@ -159,3 +159,129 @@ impl Table {
         Some(found)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gapless_partition::{Refusal, RefusalCode, RequestDigest};
+    use gapless_types::{ClientId, IdempotencyKey, NamespaceId, PartitionIndex, WorkspaceId};
+
+    use super::*;
+    use crate::admission::{Admission, AdmissionLimits, Request};
+    use crate::log_time::manual::ManualClock;
+    use crate::recall::{Answer, Recall, RecallLimits, Recalled, Waiter, Window, WriteIdentity};
+
+    const LIMITS: RecallLimits = RecallLimits { outcomes: 100, outcome_bytes: 1 << 20, in_flight: 100 };
+
+    /// Writes of one partition that wait for the places 1, 2, 3 and so on.
+    struct Proposals {
+        acks: Acks,
+        waiters: Vec<Waiter>,
+    }
+
+    fn partition() -> PartitionId {
+        PartitionId { namespace: NamespaceId::new(1), index: PartitionIndex::new(0) }
+    }
+
+    fn offset(place: u8) -> PartitionOffset {
+        PartitionOffset::new(u64::from(place)).unwrap()
+    }
+
+    fn command(place: u8) -> Bytes {
+        Bytes::from(vec![place])
+    }
+
+    fn outcome(place: u8) -> Arc<Outcome> {
+        Arc::new(Outcome::Refused(Refusal {
+            code: RefusalCode::KeyExists,
+            operation: None,
+            key: Bytes::new(),
+            current_version: None,
+            current_value: None,
+            message: format!("outcome {place}"),
+        }))
+    }
+
+    fn decided(place: u8) -> Decided {
+        Decided {
+            offset: offset(place),
+            command: command(place),
+            time: LogTime::ZERO,
+            outcome: outcome(place),
+        }
+    }
+
+    impl Proposals {
+        fn new(count: u8) -> Self {
+            let admission =
+                Admission::new(AdmissionLimits::default(), Arc::new(ManualClock::default()), None).unwrap();
+            let recall = Recall::new(LIMITS);
+            recall.lead();
+            let (acks, mut waiters) = (Acks::default(), Vec::new());
+            acks.register((1..=count).map(|place| {
+                let key = IdempotencyKey::new([place; 16]).unwrap();
+                let identity = WriteIdentity {
+                    namespace: NamespaceId::new(1),
+                    workspace: WorkspaceId::new(1),
+                    client: ClientId::new("till").unwrap(),
+                    key,
+                };
+                let window = Window { now: LogTime::ZERO, millis: 1000 };
+                let looked_up = recall.lookup(&identity, RequestDigest::of(&[place]), window).unwrap();
+                let Recalled::New(flight) = looked_up else { panic!("{looked_up:?}") };
+                waiters.push(flight.waiter());
+                let request = Request { partition: partition(), bytes: 10, key, client: "till" };
+                let permit = admission.admit(request).unwrap();
+                let waiting = Waiting { command: command(place), proposed: flight.proposed(), permit };
+                ((partition(), offset(place)), waiting)
+            }));
+            Self { acks, waiters }
+        }
+
+        /// What whoever waits for each place was told.
+        fn told(&self) -> Vec<Option<Answer>> {
+            self.waiters.iter().map(Waiter::try_answer).collect()
+        }
+    }
+
+    #[test]
+    fn outcomes_in_any_order_of_their_places_reach_those_who_wait_for_them() {
+        for order in [[1, 2, 3, 4], [4, 3, 2, 1], [2, 1, 4, 3], [3, 1, 4, 2]] {
+            for at_once in [1, 2, 4] {
+                let proposals = Proposals::new(4);
+                let mut known = Vec::new();
+                for places in order.chunks(at_once) {
+                    proposals.acks.decided(partition(), places.iter().copied().map(decided).collect());
+                    known.extend_from_slice(places);
+                    let expected: Vec<_> = (1..=4)
+                        .map(|place| known.contains(&place).then(|| Answer::Outcome(outcome(place))))
+                        .collect();
+                    assert_eq!(proposals.told(), expected, "{order:?}, {at_once} at once");
+                    assert_eq!(proposals.acks.len(), 4 - known.len());
+                }
+                // Told again, nobody waits any more; and nothing is held.
+                proposals.acks.decided(partition(), order.map(decided).into());
+                assert_eq!(proposals.acks.len(), 0);
+                assert!(proposals.acks.lock().partitions.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_applied_at_a_place_of_another_request_is_nobodys_outcome() {
+        let proposals = Proposals::new(3);
+        // Somebody else's record, at a place behind the first and at the first; and a place that nobody waits for.
+        for place in [2, 1] {
+            let others = Decided { command: command(9), ..decided(place) };
+            proposals.acks.decided(partition(), vec![others]);
+            proposals.acks.dropped((partition(), offset(place)), &command(9));
+        }
+        proposals.acks.decided(partition(), vec![decided(7)]);
+        assert_eq!((proposals.told(), proposals.acks.len()), (vec![None; 3], 3));
+        proposals.acks.dropped((partition(), offset(2)), &command(2));
+        proposals.acks.refused([(partition(), offset(3))]);
+        proposals.acks.decided(partition(), vec![decided(1)]);
+        let expected = [Answer::Outcome(outcome(1)), Answer::Again, Answer::Again].map(Some);
+        assert_eq!(proposals.told(), expected);
+        assert_eq!(proposals.acks.len(), 0);
+    }
+}

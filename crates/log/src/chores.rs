@@ -268,3 +268,58 @@ impl Blank {
         Ok(file)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::faulty::{FaultyIo, OperationKind};
+
+    /// Two pieces and a half.
+    const CAPACITY: u32 = 5 << 19;
+
+    /// What is asked of the disk to make a file, and the file.
+    fn made(blank: Blank, io: &FaultyIo) -> Vec<(OperationKind, u64)> {
+        io.reset_operations();
+        let before = io.trace().len();
+        let path = Path::new("blank");
+        blank.make(io, path, CAPACITY).unwrap();
+        assert!(io.memory().bytes_of(path).unwrap() == vec![0; CAPACITY as usize], "{blank:?}");
+        io.trace()[before..].iter().map(|operation| (operation.kind, operation.length)).collect()
+    }
+
+    #[test]
+    fn the_replicated_log_is_filled_in_pieces_each_synced_before_the_next() {
+        assert_eq!(Blank::new(SyncPolicy::EveryFrame), Blank::Written);
+        let io = FaultyIo::new(1);
+        for blank in [Blank::Written, Blank::Recycled] {
+            if blank == Blank::Recycled {
+                io.memory().overwrite(Path::new("blank"), 0, &[7; CAPACITY as usize]).unwrap();
+            }
+            let (mut unsynced, mut written) = (0, 0);
+            for (kind, length) in made(blank, &io) {
+                match kind {
+                    OperationKind::Write => {
+                        unsynced += length;
+                        written += length;
+                        assert!(unsynced <= FILLED_AT_ONCE as u64, "{blank:?}: {unsynced} bytes at once");
+                    }
+                    OperationKind::Sync => unsynced = 0,
+                    _ => {}
+                }
+            }
+            assert_eq!((unsynced, written), (0, u64::from(CAPACITY)), "{blank:?}");
+        }
+    }
+
+    #[test]
+    fn a_partition_log_has_its_room_reserved_and_no_zeros_written() {
+        assert_eq!(Blank::new(SyncPolicy::OnRequest), Blank::Reserved);
+        let done = made(Blank::Reserved, &FaultyIo::new(1));
+        let expected = [
+            (OperationKind::Create, 0),
+            (OperationKind::Reserve, u64::from(CAPACITY)),
+            (OperationKind::Sync, 0),
+        ];
+        assert_eq!(done, expected);
+    }
+}

@@ -435,3 +435,38 @@ impl State {
         first..end
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::memory::MemoryIo;
+    use crate::options::Drive;
+
+    #[test]
+    fn whoever_flushes_unless_busy_waits_for_nobody_until_too_much_is_queued() {
+        let options = Options { drive: Drive::Caller, ..Options::partition() };
+        let (log, _) = Log::open(Arc::new(MemoryIo::new()), "log", options).unwrap();
+        let shared = &log.0.shared;
+        let queued = || shared.state().queue.bytes();
+        // Nobody has the writer: everything is written.
+        let _later = log.append_next(&[[1; 100]]).unwrap();
+        log.flush_unless_busy(0).unwrap();
+        assert_eq!(queued(), 0);
+        // Somebody has it: what is queued is left to him, as long as that is no more than is allowed.
+        let busy = shared.lock_writer();
+        let _later = log.append_next(&[[2; 100]]).unwrap();
+        let most = queued();
+        assert!(most > 0);
+        log.flush_unless_busy(most).unwrap();
+        assert_eq!(queued(), most, "it returned, and nothing was written");
+        // One byte more than that, and he is waited for.
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| log.flush_unless_busy(most - 1));
+            assert_eq!(queued(), most, "nobody writes without the writer");
+            assert!(!waiting.is_finished(), "he still has it");
+            drop(busy);
+            waiting.join().unwrap().unwrap();
+        });
+        assert_eq!(queued(), 0);
+    }
+}

@@ -384,8 +384,8 @@ fn admitted(door: &Door, connection: &Connection, request: &mut Request<Incoming
     let is_on = door.authentication.is_on();
     let credentials = if is_on { Credentials::Asked } else { Credentials::None };
     origin::check(request, connection.peer, credentials)?;
-    let caller = door.authentication.caller(request.headers(), connection).inspect_err(|problem| {
-        door.audit.refused(connection.peer.ip(), &problem.reason);
+    let caller = door.authentication.caller(request.headers(), connection).inspect_err(|refused| {
+        door.audit.refused(connection.peer.ip(), refused.audited());
     })?;
     if let Some(rule) = rules::page(path) {
         decide(&caller.principal, rule, &Scope::Everything)

@@ -144,7 +144,7 @@ impl Audit {
     }
 
     /// Somebody asked without a credible credential.
-    pub(crate) fn refused(&self, address: std::net::IpAddr, reason: &str) {
+    pub(crate) fn refused(&self, address: std::net::IpAddr, reason: &'static str) {
         self.1.refused.fetch_add(1, Relaxed);
         self.stranger(
             "AuthenticationRefused",

@@ -71,7 +71,9 @@ fn made(contents: &Contents, clients: ClientCertificates) -> Result<Arc<ServerCo
             for authority in certificates(authorities)? {
                 roots.add(authority).map_err(|error| format!("an authority is none: {error}"))?;
             }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+            // Whose certificates are taken is nobody's business who has none of them.
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+                .clear_root_hint_subjects();
             let verifier = match clients {
                 ClientCertificates::Required => verifier,
                 ClientCertificates::Optional => verifier.allow_unauthenticated(),
@@ -151,6 +153,46 @@ mod tests {
             tell(&mut server, &mut client);
         }
         server.handshake_kind().unwrap()
+    }
+
+    /// A client that has no certificate, and writes down whose the server would like.
+    #[derive(Debug, Default)]
+    struct Curious(std::sync::Mutex<Option<usize>>);
+
+    impl rustls::client::ResolvesClientCert for Curious {
+        fn resolve(
+            &self,
+            hints: &[&[u8]],
+            _: &[rustls::SignatureScheme],
+        ) -> Option<Arc<rustls::sign::CertifiedKey>> {
+            *self.0.lock().unwrap() = Some(hints.len());
+            None
+        }
+
+        fn has_certs(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_stranger_is_not_told_whose_certificates_are_taken() {
+        let (certificate, key) = pair("one.example");
+        let mut roots = RootCertStore::empty();
+        roots.add(certificates(&certificate).unwrap().remove(0)).unwrap();
+        let contents = vec![certificate.clone(), key, certificate];
+        let server = made(&contents, ClientCertificates::Optional).unwrap();
+        for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+            let curious = Arc::new(Curious::default());
+            let client = ClientConfig::builder_with_provider(provider());
+            let client = client.with_protocol_versions(&[version]).unwrap();
+            let client = client.with_root_certificates(roots.clone());
+            met(&server, &Arc::new(client.with_client_cert_resolver(curious.clone())));
+            assert_eq!(
+                *curious.0.lock().unwrap(),
+                Some(0),
+                "he is asked for one, and not told of which authority"
+            );
+        }
     }
 
     #[test]

@@ -102,7 +102,7 @@ fn inspect(keys: Option<&Path>, audience: &str, out: &mut dyn Write) -> Result<(
     match checked(token, &keys, &expected, now()) {
         Ok(_) => Ok(writeln!(out, "a server with these keys believes it")?),
         Err(error) => Err(Refusal::new(
-            format!("a server with these keys does not believe it: {error}"),
+            format!("a server with these keys does not believe it: {}", error.in_full()),
             "issue another one: gapless token issue",
         )
         .into()),

@@ -20,6 +20,7 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 
+use super::quiet::Quiet;
 use super::{Channel, Link, LinkError, Network, Route};
 use crate::identity::{Identity, NodeId};
 use crate::limits::MAX_HELD_BYTES;
@@ -34,13 +35,16 @@ pub(crate) struct Factory {
     pub(crate) network: Arc<dyn Network>,
     pub(crate) identity: Identity,
     pub(crate) patience: Patience,
+    pub(crate) quiet: Arc<Quiet>,
 }
 
 impl Factory {
     fn connect(&self, to: NodeId, address: &Address, channel: Channel) -> Peer {
         let Identity { cluster, group, node: from } = self.identity;
         let route = Route { cluster, group, from, to, address: address.0.clone(), channel };
-        Peer { to, link: self.network.connect(route), patience: self.patience }
+        // Heartbeats are the library's business.
+        let quiet = (channel == Channel::Entries).then(|| self.quiet.clone());
+        Peer { to, link: self.network.connect(route), patience: self.patience, quiet }
     }
 }
 
@@ -65,6 +69,8 @@ pub(crate) struct Peer {
     to: NodeId,
     link: Box<dyn Link>,
     patience: Patience,
+    /// Whether entries may be sent, if they are what is sent here.
+    quiet: Option<Arc<Quiet>>,
 }
 
 impl Peer {
@@ -133,6 +139,9 @@ impl NetStreamAppend<Group> for Peer {
             // The library waits, after a failure, inside this stream. Whoever connects before asking it for something would
             // fail and be called again without end, and without a pause.
             let Some(first) = input.next().await else { return Ok(stream::empty().boxed()) };
+            if self.quiet.as_ref().is_some_and(|quiet| quiet.is_due()) {
+                return Err(rpc_error(&LinkError::Unreachable(self.to)));
+            }
             let requests = stream::iter([first]).chain(input).map(raft::append_request).boxed();
             let answers = self.link.append(requests, self.patience.append).await;
             let answers = answers

@@ -1,8 +1,9 @@
 //! Members that join, vote, and leave, while entries go on.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use gapless_consensus::{ChangeError, MembersError, Replicator, Start};
+use gapless_consensus::{ChangeError, MembersError, Refusal, Replicator, Start};
 
 use crate::harness::{Cluster, address, entry, eventually, id};
 
@@ -41,6 +42,32 @@ async fn a_learner_becomes_a_voter_and_is_removed() {
     cluster.agree().await;
     let members = cluster.node(id(2)).members();
     assert_eq!((members.voters.as_slice(), members.addresses.len()), (&[set(&[2, 3, 4])][..], 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_removed_itself_does_not_say_that_it_leads() {
+    for seed in 30..35 {
+        let cluster = Cluster::found(3, seed).await;
+        let old = cluster.leader().await;
+        cluster.write(entry(0)).await;
+        let others: BTreeSet<_> = cluster.running().filter(|node| *node != old).collect();
+        let node = cluster.node(old);
+        let term = node.leadership().borrow().term;
+        node.change_voters(others.clone()).await.unwrap();
+        eventually("it has stepped down", || !node.leadership().borrow().is_self).await;
+        let leadership = node.leadership().borrow().clone();
+        assert!(!leadership.is_ready() && leadership.stopped.is_none(), "{leadership:?}");
+        assert!(leadership.leader.is_none_or(|leader| leader.node != old) || leadership.term > term);
+        let refused = node.propose(entry(1)).await;
+        let Err(Refusal::NotLeader { leader }) = refused else { panic!("{refused:?}") };
+        assert!(leader.is_none_or(|leader| leader.node != old), "it sends nobody to itself");
+        let next = cluster.leader_except(&[old]).await;
+        assert!(others.contains(&next));
+        cluster.node(next).propose(entry(2)).await.unwrap();
+        // It stays so.
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(!node.leadership().borrow().is_self);
+    }
 }
 
 #[tokio::test(start_paused = true)]

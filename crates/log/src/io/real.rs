@@ -117,6 +117,23 @@ struct RealFile {
     file: fs::File,
 }
 
+impl RealFile {
+    /// Room as the file system could claim it, or could not.
+    fn claimed_or_taken(&self, claimed: Result<(), Errno>, before: u64, length: u64) -> io::Result<()> {
+        let claimed = match claimed {
+            Ok(()) => Ok(()),
+            // Room that cannot be claimed is taken.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(self, before..length.max(before)),
+            Err(errno) => Err(quota_as_full(errno.into())),
+        };
+        claimed.inspect_err(|_| {
+            // Some file systems claim block by block and keep what they got before the disk was full. The
+            // caller is told the first error, whether or not the room could be given back.
+            let _ = self.file.set_len(before);
+        })
+    }
+}
+
 impl File for RealFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.file.read_at(buffer, offset)
@@ -134,17 +151,7 @@ impl File for RealFile {
         let claimed = rustix::io::retry_on_intr(|| {
             rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, length)
         });
-        let claimed = match claimed {
-            Ok(()) => Ok(()),
-            // Room that cannot be claimed is taken.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(self, before..length.max(before)),
-            Err(errno) => Err(quota_as_full(errno.into())),
-        };
-        claimed.inspect_err(|_| {
-            // Some file systems claim block by block and keep what they got before the disk was full. The
-            // caller is told the first error, whether or not the room could be given back.
-            let _ = self.file.set_len(before);
-        })
+        self.claimed_or_taken(claimed, before, length)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -273,5 +280,32 @@ mod tests {
     fn a_write_to_a_full_device_says_that_storage_is_full() {
         let device = RealIo.open(Path::new("/dev/full"), OpenMode::Write).unwrap();
         assert_eq!(device.write_at(b"x", 0).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn room_that_a_file_system_cannot_claim_is_taken_and_what_is_there_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, b"here").unwrap();
+        let open = || fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let file = RealFile { file: open() };
+        for errno in [Errno::OPNOTSUPP, Errno::NOSYS] {
+            file.claimed_or_taken(Err(errno), 4, 100_000).unwrap();
+            let read = fs::read(&path).unwrap();
+            assert_eq!((&read[..4], read.len()), (&b"here"[..], 100_000), "{errno}");
+            assert!(read[4..].iter().all(|byte| *byte == 0), "{errno}");
+            // Less than there is changes nothing.
+            file.claimed_or_taken(Err(errno), 100_000, 10).unwrap();
+            assert_eq!(file.len().unwrap(), 100_000);
+            file.file.set_len(4).unwrap();
+        }
+        // Whatever else is wrong is told, and what was claimed on the way is given back.
+        for (errno, kind) in
+            [(Errno::NOSPC, io::ErrorKind::StorageFull), (Errno::DQUOT, io::ErrorKind::StorageFull)]
+        {
+            file.file.set_len(50_000).unwrap();
+            assert_eq!(file.claimed_or_taken(Err(errno), 4, 100_000).unwrap_err().kind(), kind, "{errno}");
+            assert_eq!(fs::read(&path).unwrap(), b"here", "{errno}");
+        }
     }
 }

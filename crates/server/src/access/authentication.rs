@@ -37,6 +37,51 @@ pub(crate) struct Connection {
     pub(crate) names: Arc<[String]>,
 }
 
+/// Why somebody is not believed. What he is told is a [`Problem`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// His token is not.
+    Token(TokenError),
+    /// He has something else than a token.
+    Scheme,
+    /// He has nothing, or a certificate of somebody unknown.
+    Nobody,
+}
+
+impl Refused {
+    /// What the audit is told: it may be more exact than what he is.
+    pub(crate) fn audited(self) -> &'static str {
+        match self {
+            Self::Token(error) => error.audited(),
+            Self::Scheme => "SCHEME_UNKNOWN",
+            Self::Nobody => "NO_CREDENTIALS",
+        }
+    }
+}
+
+impl From<TokenError> for Refused {
+    fn from(error: TokenError) -> Self {
+        Self::Token(error)
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let (reason, message) = match refused {
+            Refused::Token(error) => (error.reason(), error.to_string()),
+            Refused::Scheme => (
+                refused.audited(),
+                "this server takes bearer tokens: `authorization: Bearer TOKEN`".to_owned(),
+            ),
+            Refused::Nobody => (
+                refused.audited(),
+                "this server wants to know who asks: send a bearer token, or connect with a client certificate that it knows".to_owned(),
+            ),
+        };
+        Self::new(ProblemKind::Unauthenticated, reason, message)
+    }
+}
+
 /// A token that was checked.
 #[derive(Debug)]
 struct Known {
@@ -75,21 +120,20 @@ impl Authentication {
     ///
     /// # Errors
     /// If that is not known.
-    pub(crate) fn caller(&self, headers: &HeaderMap, connection: &Connection) -> Result<Caller, Problem> {
+    pub(crate) fn caller(&self, headers: &HeaderMap, connection: &Connection) -> Result<Caller, Refused> {
         let peer = connection.peer;
         if !self.is_on() {
             return Ok(Caller { principal: self.anybody.clone(), peer, expires: None });
         }
         if let (Some((keys, expected)), Some(token)) = (&self.tokens, bearer(headers)?) {
             let now = self.clock.now();
-            let (principal, expires) =
-                self.of_token(token, &keys.get(), expected, now).map_err(unbelieved)?;
+            let (principal, expires) = self.of_token(token, &keys.get(), expected, now)?;
             return Ok(Caller { principal, peer, expires: Some(Expiry::new(expires, &self.clock)) });
         }
         let certificates = self.certificates.as_ref();
         match certificates.and_then(|certificates| certificates.get().principal(&connection.names)) {
             Some(principal) => Ok(Caller { principal, peer, expires: None }),
-            None => Err(nobody()),
+            None => Err(Refused::Nobody),
         }
     }
 
@@ -134,36 +178,23 @@ fn hash(token: &str) -> [u8; HASH_BYTES] {
 }
 
 /// The token of a request, if it has one.
-fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(unbelieved(TokenError::Malformed));
+        return Err(TokenError::Malformed.into());
     }
-    let text = value.to_str().map_err(|_| unbelieved(TokenError::Malformed))?;
+    let text = value.to_str().map_err(|_| TokenError::Malformed)?;
     match text.split_once(' ').or(Some((text, ""))) {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(token.trim())),
-        _ => Err(Problem::new(
-            ProblemKind::Unauthenticated,
-            "SCHEME_UNKNOWN",
-            "this server takes bearer tokens: `authorization: Bearer TOKEN`",
-        )),
+        _ => Err(Refused::Scheme),
     }
-}
-
-fn nobody() -> Problem {
-    let message = "this server wants to know who asks: send a bearer token, or connect with a client certificate that it knows";
-    Problem::new(ProblemKind::Unauthenticated, "NO_CREDENTIALS", message)
-}
-
-fn unbelieved(error: TokenError) -> Problem {
-    Problem::new(ProblemKind::Unauthenticated, error.reason(), error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::keys::{Algorithm, Key, to_file};
+    use crate::access::keys::{Algorithm, Key, Unsigned, to_file};
     use crate::access::tokens::{Claims, issued};
 
     #[test]
@@ -183,7 +214,7 @@ mod tests {
         let other = Key::generate("two", Algorithm::EdDSA).unwrap();
         let rotated = Arc::new(Keys::read(&to_file(&[other.to_check_with()])).unwrap());
         let gone = authentication.of_token(&token, &rotated, &expected, 999);
-        assert_eq!(gone.unwrap_err(), TokenError::UnknownKey);
+        assert_eq!(gone.unwrap_err(), TokenError::Signature(Unsigned::UnknownKey));
     }
 
     #[test]
@@ -210,7 +241,7 @@ mod tests {
         };
         for ends in [4_000_000_000, u64::MAX] {
             assert_eq!(asked(Clock::default(), ends).unwrap(), "till", "it is good where the time is known");
-            assert_eq!(asked(Clock::unset(), ends).unwrap_err().reason, "TOKEN_EXPIRED", "{ends}");
+            assert_eq!(asked(Clock::unset(), ends).unwrap_err(), TokenError::Expired.into(), "{ends}");
         }
     }
 
@@ -237,9 +268,9 @@ mod tests {
         headers.insert(header::AUTHORIZATION, "bearer abc".parse().unwrap());
         assert_eq!(bearer(&headers).unwrap(), Some("abc"));
         headers.append(header::AUTHORIZATION, "Bearer def".parse().unwrap());
-        assert_eq!(bearer(&headers).unwrap_err().reason, "TOKEN_MALFORMED");
+        assert_eq!(bearer(&headers).unwrap_err(), TokenError::Malformed.into());
         headers.insert(header::AUTHORIZATION, "Basic planted".parse().unwrap());
-        let refused = bearer(&headers).unwrap_err();
+        let refused = Problem::from(bearer(&headers).unwrap_err());
         assert_eq!((&*refused.reason, refused.message.contains("planted")), ("SCHEME_UNKNOWN", false));
     }
 }

@@ -36,6 +36,11 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// The one that a header names, if keys can have it.
+    pub(super) fn of(jwt: JwtAlgorithm) -> Option<Self> {
+        [Self::EdDSA, Self::HS256].into_iter().find(|algorithm| algorithm.jwt() == jwt)
+    }
+
     pub(super) fn jwt(self) -> JwtAlgorithm {
         match self {
             Self::EdDSA => JwtAlgorithm::EdDSA,
@@ -204,16 +209,54 @@ impl Key {
     }
 }
 
+/// Why no key signed a token. It is for those who have the keys: whoever sent the token is not told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Unsigned {
+    /// Nobody knows its key.
+    #[error("there is no key of its id")]
+    UnknownKey,
+    /// It says another algorithm than its key has, or one that no key has.
+    #[error("it says another algorithm than its key has")]
+    Algorithm,
+    /// Somebody else signed it, or changed it.
+    #[error("its signature is not right")]
+    Signature,
+}
+
 /// A key that can check.
 #[derive(Debug)]
-pub(super) struct Checking {
-    pub(super) algorithm: Algorithm,
-    pub(super) key: DecodingKey,
+struct Checking {
+    algorithm: Algorithm,
+    key: DecodingKey,
+}
+
+/// Keys that nobody has, one of each algorithm: made with the file, and forgotten but for the half that checks.
+#[derive(Debug)]
+struct Decoys {
+    ed_dsa: DecodingKey,
+    hs_256: DecodingKey,
+}
+
+impl Decoys {
+    fn generate() -> Result<Self, KeyError> {
+        let decoy = |algorithm| Key::generate("decoy", algorithm)?.decoding();
+        Ok(Self { ed_dsa: decoy(Algorithm::EdDSA)?, hs_256: decoy(Algorithm::HS256)? })
+    }
+
+    fn get(&self, algorithm: Algorithm) -> &DecodingKey {
+        match algorithm {
+            Algorithm::EdDSA => &self.ed_dsa,
+            Algorithm::HS256 => &self.hs_256,
+        }
+    }
 }
 
 /// All keys that tokens are checked with, by id.
 #[derive(Debug)]
-pub struct Keys(BTreeMap<String, Checking>);
+pub struct Keys {
+    known: BTreeMap<String, Checking>,
+    decoys: Decoys,
+}
 
 impl Keys {
     /// The keys of a file.
@@ -232,16 +275,37 @@ impl Keys {
                 return Err(KeyError::Twice(key.id));
             }
         }
-        Ok(Self(keys))
+        Ok(Self { known: keys, decoys: Decoys::generate()? })
     }
 
     /// How many.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.known.len()
     }
 
-    pub(super) fn get(&self, id: &str) -> Option<&Checking> {
-        self.0.get(id)
+    /// The key of this id and algorithm. If there is none, another one of that algorithm to check with nevertheless, so that it
+    /// takes as long to find out, and why it is none: nothing is to be believed by it.
+    pub(super) fn key_or_decoy(
+        &self,
+        id: &str,
+        algorithm: Algorithm,
+    ) -> (&DecodingKey, Result<(), Unsigned>) {
+        match self.known.get(id) {
+            Some(known) if known.algorithm == algorithm => (&known.key, Ok(())),
+            Some(_) => (self.decoys.get(algorithm), Err(Unsigned::Algorithm)),
+            None => (self.decoys.get(algorithm), Err(Unsigned::UnknownKey)),
+        }
+    }
+
+    /// The same keys with this one as a decoy, which nobody has otherwise.
+    #[cfg(test)]
+    pub(super) fn with_decoy(mut self, decoy: &Key) -> Self {
+        let key = decoy.decoding().expect("it is a key");
+        match decoy.algorithm {
+            Algorithm::EdDSA => self.decoys.ed_dsa = key,
+            Algorithm::HS256 => self.decoys.hs_256 = key,
+        }
+        self
     }
 }
 

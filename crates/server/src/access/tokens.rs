@@ -6,6 +6,8 @@
 //!
 //! Invariants
 //! - The key that a token names decides how it is checked. `alg` in the header has to be that of the key.
+//! - A stranger cannot find out which keys there are: of a token that no key signed he is told that, and nothing else; and as much is
+//!   done for it whether there is a key of that id or not.
 //! - `exp`, `aud`, `sub` and `kid` are there, or the token is none.
 //! - Time is handed in.
 //!
@@ -15,7 +17,7 @@ use jsonwebtoken::{Header, Validation, decode, decode_header, encode};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::keys::{Key, KeyError, Keys};
+use super::keys::{Algorithm, Key, KeyError, Keys, Unsigned};
 use super::{MAX_PRINCIPAL_BYTES, Principal, Rights, crypto};
 
 /// Longest token, in bytes.
@@ -62,7 +64,7 @@ impl Audience {
     }
 }
 
-/// Why a token is not believed. None of them repeats anything of it but the id of a key.
+/// Why a token is not believed. None of them repeats anything of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TokenError {
     /// It is longer than any that is taken.
@@ -71,15 +73,9 @@ pub enum TokenError {
     /// It is no token, or lacks something.
     #[error("the token is malformed, or lacks one of kid, sub, aud, exp, namespaces and actions")]
     Malformed,
-    /// Nobody knows its key.
-    #[error("the token was signed with a key that this server does not know")]
-    UnknownKey,
-    /// It says another algorithm than its key has.
-    #[error("the token says another algorithm than its key has")]
-    Algorithm,
-    /// Somebody else signed it, or changed it.
-    #[error("the signature of the token is not right")]
-    Signature,
+    /// Nobody here signed it, or somebody changed it.
+    #[error("no key of this server signed the token")]
+    Signature(Unsigned),
     /// It is over.
     #[error("the token has expired")]
     Expired,
@@ -92,16 +88,31 @@ pub enum TokenError {
 }
 
 impl TokenError {
-    /// For programs.
+    /// For programs of whoever sent it.
     pub fn reason(self) -> &'static str {
         match self {
             Self::TooLong | Self::Malformed => "TOKEN_MALFORMED",
-            Self::UnknownKey => "TOKEN_KEY_UNKNOWN",
-            Self::Algorithm => "TOKEN_ALGORITHM",
-            Self::Signature => "TOKEN_SIGNATURE",
+            Self::Signature(_) => "TOKEN_SIGNATURE",
             Self::Expired => "TOKEN_EXPIRED",
             Self::TooEarly => "TOKEN_TOO_EARLY",
             Self::Audience => "TOKEN_AUDIENCE",
+        }
+    }
+
+    /// For those who have the keys.
+    pub(super) fn audited(self) -> &'static str {
+        match self {
+            Self::Signature(Unsigned::UnknownKey) => "TOKEN_KEY_UNKNOWN",
+            Self::Signature(Unsigned::Algorithm) => "TOKEN_ALGORITHM",
+            _ => self.reason(),
+        }
+    }
+
+    /// For those who have the keys, as a sentence.
+    pub fn in_full(self) -> String {
+        match self {
+            Self::Signature(unsigned) => format!("{self}: {unsigned}"),
+            _ => self.to_string(),
         }
     }
 }
@@ -129,19 +140,21 @@ pub fn checked(token: &str, keys: &Keys, expected: &Expected, now: u64) -> Resul
     if header.crit.is_some() {
         return Err(TokenError::Malformed);
     }
-    let key = keys.get(&header.kid.ok_or(TokenError::Malformed)?).ok_or(TokenError::UnknownKey)?;
-    if header.alg != key.algorithm.jwt() {
-        return Err(TokenError::Algorithm);
-    }
-    let mut signature_only = Validation::new(key.algorithm.jwt());
+    let id = header.kid.ok_or(TokenError::Malformed)?;
+    let algorithm = Algorithm::of(header.alg).ok_or(TokenError::Signature(Unsigned::Algorithm))?;
+    let (key, is_known) = keys.key_or_decoy(&id, algorithm);
+    let mut signature_only = Validation::new(algorithm.jwt());
     // Times are compared below, with a clock that is handed in; so is the audience, which has to be there.
     signature_only.validate_exp = false;
     signature_only.validate_aud = false;
-    let decoded = decode::<Claims>(token, &key.key, &signature_only);
+    let decoded = decode::<Claims>(token, key, &signature_only);
+    let why = is_known.err().unwrap_or(Unsigned::Signature);
     let claims = decoded.map_err(|error| match error.kind() {
-        jsonwebtoken::errors::ErrorKind::InvalidSignature => TokenError::Signature,
+        jsonwebtoken::errors::ErrorKind::InvalidSignature => TokenError::Signature(why),
         _ => TokenError::Malformed,
     })?;
+    // What a decoy signed is not signed.
+    is_known.map_err(TokenError::Signature)?;
     in_force(&claims.claims, expected, now)?;
     Ok(claims.claims)
 }
@@ -202,9 +215,12 @@ mod tests {
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
     use super::*;
-    use crate::access::keys::{Algorithm, to_file};
+    use crate::access::keys::to_file;
 
     const NOW: u64 = 1_800_000_000;
+    const UNKNOWN: TokenError = TokenError::Signature(Unsigned::UnknownKey);
+    const ALGORITHM: TokenError = TokenError::Signature(Unsigned::Algorithm);
+    const FORGED: TokenError = TokenError::Signature(Unsigned::Signature);
 
     fn claims() -> Claims {
         let text =
@@ -235,9 +251,9 @@ mod tests {
             assert_eq!(checked(&token, &both, &expected(), NOW + 129), Ok(claims()), "within the leeway");
             assert_eq!(checked(&token, &both, &expected(), NOW + 130), Err(TokenError::Expired));
             // Rotated away.
-            assert_eq!(checked(&token, &keys(&[&other]), &expected(), NOW), Err(TokenError::UnknownKey));
+            assert_eq!(checked(&token, &keys(&[&other]), &expected(), NOW), Err(UNKNOWN));
             let impostor = Key::generate("one", algorithm).unwrap();
-            assert_eq!(checked(&token, &keys(&[&impostor]), &expected(), NOW), Err(TokenError::Signature));
+            assert_eq!(checked(&token, &keys(&[&impostor]), &expected(), NOW), Err(FORGED));
             let elsewhere = Expected { audience: "other".to_owned(), leeway: 30 };
             assert_eq!(checked(&token, &both, &elsewhere, NOW), Err(TokenError::Audience));
             let later = Claims { nbf: Some(NOW + 31), ..claims() };
@@ -261,7 +277,7 @@ mod tests {
         let tag =
             ring::hmac::sign(&ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret), message.as_bytes());
         let confused = format!("{message}.{}", URL_SAFE_NO_PAD.encode(tag));
-        assert_eq!(checked(&confused, &known, &expected(), NOW), Err(TokenError::Algorithm));
+        assert_eq!(checked(&confused, &known, &expected(), NOW), Err(ALGORITHM));
         let without = format!("{}.{}.{}", part(r#"{"alg":"EdDSA"}"#), parts[1], parts[2]);
         assert_eq!(checked(&without, &known, &expected(), NOW), Err(TokenError::Malformed));
         // A key of its own, or one from elsewhere, is not even looked at.
@@ -271,6 +287,83 @@ mod tests {
             part(&format!(r#"{{"alg":"EdDSA","kid":"one","jwk":{jwk},"jku":"https://evil.example/keys"}}"#));
         let brought = format!("{brought}.{}.{}", parts[1], parts[2]);
         assert!(checked(&brought, &known, &expected(), NOW).is_err());
+    }
+
+    /// Tokens as strangers make them: every algorithm, a signature of any form, the id of a key that is there or is not.
+    #[test]
+    fn what_a_stranger_is_told_does_not_depend_on_which_keys_there_are() {
+        let (one, two) = (
+            Key::generate("one", Algorithm::EdDSA).unwrap(),
+            Key::generate("two", Algorithm::HS256).unwrap(),
+        );
+        let known = keys(&[&one, &two]);
+        let forger = |id: &str, algorithm| issued(&claims(), &Key::generate(id, algorithm).unwrap()).unwrap();
+        let claims = part(&serde_json::to_string(&claims()).unwrap());
+        for algorithm in ["EdDSA", "HS256", "HS384", "RS256", "PS512", "ES256"] {
+            for (claims, signature) in [
+                (claims.as_str(), part(&"s".repeat(64))),
+                (&claims, part(&"s".repeat(32))),
+                (&claims, String::new()),
+                (&claims, "!".to_owned()),
+                ("!", part("s")),
+                ("", String::new()),
+            ] {
+                let told = ["one", "two", "three", "", &"long".repeat(100)].map(|id| {
+                    let header = part(&format!(r#"{{"alg":"{algorithm}","kid":"{id}"}}"#));
+                    let refused =
+                        checked(&format!("{header}.{claims}.{signature}"), &known, &expected(), NOW);
+                    let refused = refused.unwrap_err();
+                    (refused.reason(), refused.to_string())
+                });
+                assert!(told.iter().all(|other| *other == told[0]), "{algorithm} {signature}: {told:?}");
+            }
+        }
+        for algorithm in [Algorithm::EdDSA, Algorithm::HS256] {
+            for (id, why) in [("one", Algorithm::EdDSA), ("two", Algorithm::HS256)] {
+                let why = if why == algorithm { FORGED } else { ALGORITHM };
+                assert_eq!(checked(&forger(id, algorithm), &known, &expected(), NOW), Err(why));
+            }
+            assert_eq!(checked(&forger("three", algorithm), &known, &expected(), NOW), Err(UNKNOWN));
+        }
+        for (error, audited) in
+            [(UNKNOWN, "TOKEN_KEY_UNKNOWN"), (ALGORITHM, "TOKEN_ALGORITHM"), (FORGED, "TOKEN_SIGNATURE")]
+        {
+            assert_eq!((error.reason(), error.to_string()), (FORGED.reason(), FORGED.to_string()));
+            assert_eq!(error.audited(), audited, "those who have the keys may know");
+        }
+    }
+
+    #[test]
+    fn nobody_is_believed_by_a_decoy_even_if_it_signed() {
+        for algorithm in [Algorithm::EdDSA, Algorithm::HS256] {
+            let other = match algorithm {
+                Algorithm::EdDSA => Algorithm::HS256,
+                Algorithm::HS256 => Algorithm::EdDSA,
+            };
+            let decoy = Key::generate("decoy", algorithm).unwrap();
+            let known = keys(&[&Key::generate("one", other).unwrap()]).with_decoy(&decoy);
+            let named = |id: &str| {
+                let mut key = decoy.clone();
+                id.clone_into(&mut key.id);
+                key
+            };
+            for claims in [
+                claims(),
+                Claims { exp: 1, ..claims() },
+                Claims { nbf: Some(u64::MAX), ..claims() },
+                Claims { sub: String::new(), ..claims() },
+                Claims { aud: Audience::Several(Vec::new()), ..claims() },
+            ] {
+                // Its signature is right, where it is a key.
+                let own = named("own");
+                let signed = checked(&issued(&claims, &own).unwrap(), &keys(&[&own]), &expected(), NOW);
+                assert!(!matches!(signed, Err(TokenError::Signature(_))), "{signed:?}");
+                for (id, why) in [("decoy", UNKNOWN), ("", UNKNOWN), ("one", ALGORITHM)] {
+                    let token = issued(&claims, &named(id)).unwrap();
+                    assert_eq!(checked(&token, &known, &expected(), NOW), Err(why), "{algorithm:?} `{id}`");
+                }
+            }
+        }
     }
 
     #[test]

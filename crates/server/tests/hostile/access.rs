@@ -7,7 +7,7 @@ use prost::Message;
 use tonic::Code;
 
 use crate::support::{Neighbour, Secured, piped, program, says, until};
-use crate::wire::{framed, grpc, http1, request, tls};
+use crate::wire::{Answer, framed, grpc, http1, request, tls};
 
 const LIST: &str = "/gapless.v1.Admin/ListNamespaces";
 
@@ -59,20 +59,20 @@ fn unbelievable(server: &Secured) -> Vec<(&'static str, String, &'static str)> {
     vec![
         ("alg none", format!("{}.{claims}.", part(r#"{"alg":"none","kid":"one"}"#)), "TOKEN_MALFORMED"),
         ("alg None", format!("{}.{claims}.", part(r#"{"alg":"None","kid":"one"}"#)), "TOKEN_MALFORMED"),
-        ("the public key as a secret", signed(r#"{"alg":"HS256","kid":"one"}"#, &public), "TOKEN_ALGORITHM"),
+        ("the public key as a secret", signed(r#"{"alg":"HS256","kid":"one"}"#, &public), "TOKEN_SIGNATURE"),
         (
             "the algorithm of another key",
             signed(r#"{"alg":"EdDSA","kid":"shared"}"#, &public),
-            "TOKEN_ALGORITHM",
+            "TOKEN_SIGNATURE",
         ),
         ("a guessed secret", signed(r#"{"alg":"HS256","kid":"shared"}"#, b"secret"), "TOKEN_SIGNATURE"),
         ("no key id", signed(r#"{"alg":"HS256"}"#, b"secret"), "TOKEN_MALFORMED"),
         (
             "a path as a key id",
             signed(r#"{"alg":"HS256","kid":"../../one.jwk"}"#, b"secret"),
-            "TOKEN_KEY_UNKNOWN",
+            "TOKEN_SIGNATURE",
         ),
-        ("a key that nobody knows", elsewhere("two"), "TOKEN_KEY_UNKNOWN"),
+        ("a key that nobody knows", elsewhere("two"), "TOKEN_SIGNATURE"),
         ("a key of the same name", elsewhere("one"), "TOKEN_SIGNATURE"),
         ("a forged signature", String::from_utf8(forged).unwrap(), "TOKEN_SIGNATURE"),
         ("no signature", format!("{}.{claims}.", parts[0]), "TOKEN_SIGNATURE"),
@@ -138,6 +138,51 @@ async fn no_token_and_no_other_but_a_good_one_is_believed() {
     assert_eq!(server.state(), state, "nothing changed");
     assert!(server.metric("gapless_authentications_refused_total") >= 30);
     neighbour.leave();
+}
+
+/// What a stranger gets back, byte for byte, but for what belongs to his request and not to what he sent.
+async fn told(server: &Secured, token: &str) -> (Answer, Answer) {
+    let bearer = format!("Bearer {token}");
+    let headers = [("authorization", bearer.as_str())];
+    let message = framed(&v1::ListNamespacesRequest::default().encode_to_vec());
+    let mut grpc = grpc(server, None, LIST, &headers, message).await.unwrap();
+    let mut http = http1(server, &request("GET", "/v1/namespaces", &headers, b"")).await;
+    for answer in [&mut grpc, &mut http] {
+        answer.headers.retain(|(name, _)| name != "date");
+    }
+    (grpc, http)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stranger_cannot_find_out_which_keys_there_are() {
+    let server = Secured::start();
+    let claims = server.operator().split('.').nth(1).unwrap().to_owned();
+    // Whoever administers may know. The first few of strangers are written down one by one.
+    for (id, algorithm) in [("nobody's", "EdDSA"), ("one", "HS256"), ("one", "EdDSA")] {
+        let header = part(&format!(r#"{{"alg":"{algorithm}","kid":"{id}"}}"#));
+        told(&server, &format!("{header}.{claims}.{}", part("nothing"))).await;
+    }
+    let reasons = ["TOKEN_KEY_UNKNOWN", "TOKEN_ALGORITHM", "TOKEN_SIGNATURE"];
+    until("why nobody was believed is in the audit", || {
+        let audit = server.says(&server.operator(), &["read", "_system/1", "-o", "json"]);
+        assert!(!audit.contains("nobody's"), "nothing of a token is repeated");
+        reasons.iter().all(|reason| audit.lines().filter(|event| event.contains(reason)).count() == 2)
+    });
+    // The server has `one`, of EdDSA, and `shared`, of HS256. Signatures of the length that each has, and none.
+    for algorithm in ["EdDSA", "HS256", "RS256"] {
+        for signature in [part(&"s".repeat(64)), part(&"s".repeat(32)), String::new(), "!".to_owned()] {
+            let with = |id: &str| {
+                let header = part(&format!(r#"{{"alg":"{algorithm}","kid":"{id}"}}"#));
+                format!("{header}.{claims}.{signature}")
+            };
+            let expected = told(&server, &with("nobody's")).await;
+            assert_eq!((expected.0.code, expected.1.status), (Code::Unauthenticated, 401), "{expected:?}");
+            for id in ["one", "shared", "", "../one.jwk"] {
+                let answers = told(&server, &with(id)).await;
+                assert_eq!(answers, expected, "{algorithm} `{id}` {signature}");
+            }
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use axum::http::{HeaderValue, Request};
+use axum::http::{HeaderValue, Request, Response};
 use bytes::{BufMut, Bytes, BytesMut};
 use gapless_api::v1;
-use h2::client::ResponseFuture;
+use h2::RecvStream;
+use h2::client::{ResponseFuture, SendRequest};
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -183,6 +184,17 @@ async fn who_breaks_off_one_call_after_the_other_is_cut_off() {
     neighbour.leave();
 }
 
+/// Asks for ever whether the server serves: the head of the answer, whose body has no end.
+async fn watching(server: &Secured, sender: &mut SendRequest<Bytes>) -> Response<RecvStream> {
+    let request = Request::post(format!("https://{}/grpc.health.v1.Health/Watch", server.address))
+        .header("content-type", "application/grpc")
+        .body(())
+        .unwrap();
+    let (response, mut body) = sender.send_request(request, false).unwrap();
+    body.send_data(framed(b""), true).unwrap();
+    timeout(LONG, response).await.unwrap().unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strangers_who_only_look_whether_it_serves_take_no_room_from_others() {
     let server = Secured::start_with(&[("GAPLESS_SERVER__CALLS", "32")]);
@@ -191,13 +203,7 @@ async fn strangers_who_only_look_whether_it_serves_take_no_room_from_others() {
     let (mut open, mut refused) = (Vec::new(), 0);
     for _ in 0..100 {
         sender = timeout(LONG, sender.ready()).await.unwrap().unwrap();
-        let request = Request::post(format!("https://{}/grpc.health.v1.Health/Watch", server.address))
-            .header("content-type", "application/grpc")
-            .body(())
-            .unwrap();
-        let (response, mut body) = sender.send_request(request, false).unwrap();
-        body.send_data(framed(b""), true).unwrap();
-        let response = timeout(LONG, response).await.unwrap().unwrap();
+        let response = watching(&server, &mut sender).await;
         match response.headers().get("grpc-status") {
             Some(status) => {
                 assert_eq!(status, "8", "{response:?}");
@@ -222,23 +228,18 @@ async fn whoever_is_known_gets_a_connection_however_many_strangers_hold_one() {
     }
     server.says(&token, &["write", "shop/1", "ItemSold"]);
     // They want to know for ever whether it serves, each on a connection of his own.
-    let mut watching = Vec::new();
+    let mut held = Vec::new();
     for _ in 0..20 {
         let mut sender = http2(&server, None).await.unwrap().ready().await.unwrap();
-        let request = Request::post(format!("https://{}/grpc.health.v1.Health/Watch", server.address))
-            .header("content-type", "application/grpc")
-            .body(())
-            .unwrap();
-        let (response, mut body) = sender.send_request(request, false).unwrap();
-        body.send_data(framed(b""), true).unwrap();
-        watching.push((sender, timeout(LONG, response).await.unwrap().unwrap()));
+        let response = watching(&server, &mut sender).await;
+        held.push((sender, response));
     }
     server.says(&token, &["write", "shop/1", "ItemSold"]);
     assert!(server.metric("gapless_connections_displaced_total") >= 20);
     for stream in silent {
         closed(stream, "silence").await;
     }
-    let (_, mut first) = watching.remove(0);
+    let (_, mut first) = held.remove(0);
     while let Some(Ok(_)) = timeout(LONG, first.body_mut().data()).await.unwrap() {}
 }
 

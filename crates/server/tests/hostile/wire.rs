@@ -136,7 +136,9 @@ fn of_grpc(status: u16, headers: &HeaderMap, trailers: Option<&HeaderMap>) -> An
     let told = told.unwrap_or_else(|| Status::ok(""));
     let reason =
         if told.code() == Code::Ok { String::new() } else { Problem::from(&told).reason.into_owned() };
-    Answer { status, code: told.code(), reason, body: told.message().to_owned(), headers: Vec::new() }
+    let headers = headers.iter().chain(trailers.into_iter().flatten());
+    let headers = headers.map(|(name, value)| (name.to_string(), format!("{value:?}"))).collect();
+    Answer { status, code: told.code(), reason, body: told.message().to_owned(), headers }
 }
 
 /// A request of HTTP/1, as these bytes, on a connection that is closed after it.
