@@ -105,7 +105,7 @@ pub(crate) async fn run(node: Arc<Node>, mut requests: mpsc::Receiver<Request>) 
                 task.lead_or_follow(&now);
             }
             Some(settled) = task.tickets.next(), if !task.tickets.is_empty() => task.settle(settled),
-            () = task.node.resolved.notified(), if task.is_blocked => {}
+            () = task.node.resolved.notified(), if task.is_blocked || task.is_gathering => {}
             // While nothing can be proposed, requests gather in the queue without waking anybody.
             request = requests.recv(), if task.takes_more() && !task.is_blocked => {
                 let Some(request) = request else { break };
@@ -134,7 +134,8 @@ pub(crate) async fn run(node: Arc<Node>, mut requests: mpsc::Receiver<Request>) 
 const MOST_WAITING: usize = 4096;
 
 /// Entries with writes that are on their way: one is synced, the other is next. While they are, writes gather, so that many writers
-/// share an entry. More in flight means more and smaller entries, each of which costs consensus as much as a large one.
+/// share an entry. More in flight means more and smaller entries, each of which costs consensus as much as a large one; for the same
+/// reason the next one goes when it has as many records as those on their way, or when nothing is.
 const ENTRIES_ON_THEIR_WAY: usize = 2;
 
 struct Proposing {
@@ -146,6 +147,8 @@ struct Proposing {
     numbered: u64,
     /// Nothing can be proposed before something resolves.
     is_blocked: bool,
+    /// What waits is proposed when more has come, or something resolves.
+    is_gathering: bool,
 }
 
 impl Proposing {
@@ -157,6 +160,7 @@ impl Proposing {
             leading: None,
             numbered: 0,
             is_blocked: false,
+            is_gathering: false,
         }
     }
 
@@ -193,7 +197,7 @@ impl Proposing {
                 let _ = reply.send(Err(CatalogRefused::NotLeading));
             }
         }
-        self.is_blocked = false;
+        (self.is_blocked, self.is_gathering) = (false, false);
     }
 
     /// Everything that earlier leaders committed was dispatched: offsets can be read, and time begins.
@@ -222,7 +226,7 @@ impl Proposing {
 
     /// Proposes as much as can be.
     fn propose(&mut self) {
-        self.is_blocked = false;
+        (self.is_blocked, self.is_gathering) = (false, false);
         if self.leading.is_none() {
             self.follow();
             return;
@@ -233,7 +237,7 @@ impl Proposing {
                 Request::Catalog(..) => self.propose_catalog_change(),
             };
             if !proposed {
-                self.is_blocked = true;
+                self.is_blocked = !self.is_gathering;
                 return;
             }
         }
@@ -246,10 +250,19 @@ impl Proposing {
             Request::Domain(_) | Request::Catalog(..) => None,
         };
         // Asked first: as long as it is so, every write that comes gets here.
-        if self.node.core().proposer.in_flight() >= ENTRIES_ON_THEIR_WAY {
+        let (entries, records) = {
+            let proposer = &self.node.core().proposer;
+            (proposer.in_flight(), proposer.records_in_flight())
+        };
+        if entries >= ENTRIES_ON_THEIR_WAY {
             return false;
         }
         let count = self.fitting();
+        // A small one would be synced alone, and those who are about to be told would wait for the one behind it.
+        if entries > 0 && count < records && count == self.waiting.len() {
+            self.is_gathering = true;
+            return false;
+        }
         let reserved = {
             let mut guard = self.node.core();
             let core = &mut *guard;

@@ -78,14 +78,16 @@ pub struct Proposer {
     state: State,
     next_batch: u64,
     /// Batches whose fate is not known, and how many records of which partition they have.
-    in_flight: BTreeMap<BatchId, KeyedMap<PartitionId, u64>>,
+    in_flight: BTreeMap<BatchId, KeyedMap<PartitionId, usize>>,
     /// Partitions with records in flight: how many, and the offset behind the last one.
     reserved: KeyedMap<PartitionId, Reserved>,
+    /// Records of all batches in flight.
+    records: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Reserved {
-    records: u64,
+    records: usize,
     next: PartitionOffset,
 }
 
@@ -96,6 +98,7 @@ impl Default for Proposer {
             next_batch: 0,
             in_flight: BTreeMap::new(),
             reserved: KeyedMap::default(),
+            records: 0,
         }
     }
 }
@@ -106,6 +109,7 @@ impl Proposer {
     pub fn lead(&mut self) -> Vec<BatchId> {
         self.state = State::Leading;
         self.reserved.clear();
+        self.records = 0;
         std::mem::take(&mut self.in_flight).into_keys().collect()
     }
 
@@ -124,6 +128,12 @@ impl Proposer {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
+    }
+
+    /// How many records have no fate yet.
+    #[must_use]
+    pub fn records_in_flight(&self) -> usize {
+        self.records
     }
 
     /// Offsets for records of these partitions, in their order, to be proposed as one entry and in the order of the batches.
@@ -150,7 +160,7 @@ impl Proposer {
                 (None, None) => dispatch.next(partition).ok_or(NotNow::Gone { partition })?,
             };
             offsets.push(next);
-            *counts.entry(partition).or_insert(0_u64) += 1;
+            *counts.entry(partition).or_insert(0_usize) += 1;
             reserving.insert(partition, next.next().expect("partition offsets end long before 64 bits do"));
         }
         for (partition, next) in reserving {
@@ -159,6 +169,7 @@ impl Proposer {
         }
         let id = BatchId(self.next_batch);
         self.next_batch += 1;
+        self.records += offsets.len();
         self.in_flight.insert(id, counts);
         Ok(Batch { id, offsets })
     }
@@ -173,6 +184,7 @@ impl Proposer {
         for (partition, count) in counts {
             let reserved = self.reserved.get_mut(&partition).expect("what is in flight is reserved");
             reserved.records -= count;
+            self.records -= count;
             // Nothing is in flight for it: the dispatcher knows better.
             if reserved.records == 0 {
                 self.reserved.remove(&partition);
@@ -180,6 +192,7 @@ impl Proposer {
         }
         if self.in_flight.is_empty() {
             assert!(self.reserved.is_empty(), "NUM-2: offsets are reserved for nobody");
+            assert_eq!(self.records, 0, "NUM-2: nothing is in flight, so nobody's record is");
             if self.state == State::Draining {
                 self.state = State::Leading;
             }

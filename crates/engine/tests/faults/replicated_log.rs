@@ -1,12 +1,14 @@
 //! The disk of the replicated log: without it nothing is acknowledged, and nothing that was is lost.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gapless_engine::{Consistency, Engine, ReadError, WriteError};
+use gapless_engine::{Consistency, Engine, Pipeline, ReadError, WriteError, WriteOptions};
 use gapless_partition::Write;
+use gapless_types::LogIndex;
 
 use crate::disk::{Disk, Trouble};
-use crate::harness::{committed, eventually, sale, shop, try_write, view};
+use crate::harness::{committed, eventually, key, sale, shop, try_write, view};
 use crate::{Acknowledged, PATIENT, config, found, open, partition};
 
 /// Large enough that a few of them fill a segment.
@@ -100,5 +102,41 @@ async fn a_failed_sync_stops_the_node_which_says_so_and_nothing_acknowledged_is_
     acknowledged.check(&engine).await;
     acknowledged.insist(&engine, 100, 0).await;
     acknowledged.check(&engine).await;
+    engine.close().await;
+}
+
+/// Hands over writes one after the other, and lets everybody else run as long as there is something to do.
+async fn submit(pipeline: &mut Pipeline, count: usize) {
+    for _ in 0..count {
+        let number = pipeline.len() as u64;
+        pipeline.submit("shop", key(number), &sale(number)).await.unwrap();
+    }
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// One thread runs all tasks, so that what is handed over in a row is there when the next one runs.
+#[tokio::test]
+async fn while_an_entry_is_synced_the_next_one_gathers_until_it_is_as_large() {
+    let disk = Disk::default();
+    let engine = found(&disk, 8).await;
+    disk.hurt("consensus", Trouble::Stalls);
+    let mut pipeline = engine.pipeline(WriteOptions { patience: PATIENT });
+    submit(&mut pipeline, 4).await;
+    eventually("the first entry waits for its disk", || disk.stalled() > 0).await;
+    assert_eq!(engine.in_flight(), 4, "nothing was on its way");
+    for (count, proposed) in [(1, 4), (2, 4), (1, 8), (3, 8)] {
+        submit(&mut pipeline, count).await;
+        assert_eq!(engine.in_flight(), proposed, "{} were handed over", pipeline.len());
+    }
+    disk.heal("consensus");
+    let mut entries = BTreeMap::<LogIndex, Vec<u64>>::new();
+    while let Some((number, ended)) = pipeline.next().await {
+        entries.entry(committed(&ended.unwrap()).log_index).or_default().push(number);
+    }
+    let mut entries: Vec<Vec<u64>> = entries.into_values().collect();
+    entries.iter_mut().for_each(|numbers| numbers.sort_unstable());
+    assert_eq!(entries, [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8, 9, 10]]);
     engine.close().await;
 }
