@@ -86,6 +86,15 @@ impl Trouble {
     }
 }
 
+/// What trouble aims at, in a seed that is to show a mistake that chance alone would seldom meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aim {
+    /// Links are cut around the leader, and stay so until the others have had the time to elect and to write.
+    CutOffLeader,
+    /// A follower loses the end of its log when nobody else has that but a leader who is cut off.
+    LostTail,
+}
+
 /// What a seed decides.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -101,14 +110,16 @@ pub struct Plan {
     pub pace: u64,
     /// Which troubles there are.
     pub troubles: Vec<Trouble>,
-    /// Whether all damage is that a follower loses the end of its log, at the moment at which its leader ends.
-    pub loses_tails: bool,
+    /// What the troubles aim at, if not at anything.
+    pub aim: Option<Aim>,
     /// How messages travel while there is trouble.
     pub weather: Weather,
     /// Writers.
     pub writers: u64,
     /// Workers of the projection.
     pub workers: u64,
+    /// Of twelve slots that a worker holds, how many it keeps until its lease may have run out.
+    pub dawdled: u8,
     /// Partitions of a namespace.
     pub partitions: u16,
     /// Entries of the replicated log that are kept for followers.
@@ -150,7 +161,7 @@ impl Plan {
             nodes,
             trouble_lasts: Duration::from_millis(chance.u64(3_000..12_000)),
             pace: chance.u64(100..1_500),
-            loses_tails: false,
+            aim: None,
             weather: Weather {
                 delay: [100, 1_000, 5_000, 30_000][chance.usize(..4)],
                 lost: if stormy { chance.u32(0..60) } else { 0 },
@@ -159,6 +170,7 @@ impl Plan {
             troubles,
             writers: chance.u64(2..=6),
             workers: seed % 3 + 1,
+            dawdled: 1,
             partitions: chance.u16(1..=3),
             keep_entries: [3, 20, 200, 10_000][chance.usize(..4)],
             max_retained_bytes: if nodes > 1 && chance.bool() { 1 } else { u64::MAX },
@@ -179,7 +191,10 @@ impl Plan {
     /// A seed with the troubles in which a mistake shows, and with that mistake.
     #[must_use]
     pub fn focused_on(mistake: Mistake, seed: u64) -> Self {
-        let nodes = if mistake == Mistake::RetryFailedSync { 1 } else { 3 };
+        let nodes = match mistake {
+            Mistake::RetryFailedSync | Mistake::ExpiredTokenCommits => 1,
+            _ => 3,
+        };
         let plan = Self::new(seed, Some(nodes)).making(mistake);
         let troubles = match mistake {
             Mistake::AcknowledgeBeforeSync
@@ -187,17 +202,25 @@ impl Plan {
             | Mistake::CutBelowSlowPartition
             | Mistake::CheckpointBeforeSync => vec![Trouble::Crash, Trouble::CrashAll],
             Mistake::RetryFailedSync => vec![Trouble::CrashAll, Trouble::FailingDisk],
-            Mistake::IdempotencyInCacheOnly | Mistake::CounterEvictedWithKey | Mistake::OwnClockAtApply => {
-                vec![Trouble::Crash]
-            }
-            Mistake::ExpiredTokenCommits => vec![Trouble::Crash, Trouble::SlowLink],
+            Mistake::IdempotencyInCacheOnly
+            | Mistake::CounterEvictedWithKey
+            | Mistake::OwnClockAtApply
+            | Mistake::ExpiredTokenCommits => vec![Trouble::Crash],
             Mistake::ReadWithoutQuorum => vec![Trouble::Partition],
             Mistake::ForgottenVote => vec![Trouble::Crash, Trouble::CrashAll, Trouble::Partition],
-            Mistake::VoteWithLostTail => vec![Trouble::Crash, Trouble::Partition, Trouble::Damage],
+            Mistake::VoteWithLostTail => vec![Trouble::Damage],
         };
-        // Links that are cut have to stay so for a while; everything else comes quickly.
-        let pace = if mistake == Mistake::ReadWithoutQuorum { 3_000 } else { plan.pace.min(500) };
-        Self { troubles, pace, loses_tails: mistake == Mistake::VoteWithLostTail, ..plan }
+        let plan = Self { troubles, pace: plan.pace.min(500), ..plan };
+        // What comes seldom by itself is helped along, so that every seed is likely to show it.
+        match mistake {
+            // Somebody else has to hold a slot when whoever held it before comes back, and the node has to be there.
+            Mistake::ExpiredTokenCommits => {
+                Self { pace: 6_000, writers: 6, workers: 6, dawdled: 6, admitted: 16_384, ..plan }
+            }
+            Mistake::ReadWithoutQuorum => Self { pace: 3_000, aim: Some(Aim::CutOffLeader), ..plan },
+            Mistake::VoteWithLostTail => Self { aim: Some(Aim::LostTail), ..plan },
+            _ => plan,
+        }
     }
 
     /// Whether the seed has a kind of trouble.

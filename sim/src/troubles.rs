@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::checkers::iso_1;
 use crate::operator;
-use crate::plan::Trouble;
+use crate::plan::{Aim, Trouble};
 use crate::sometimes::Situation;
 use crate::trace::note;
 use crate::workload::Stage;
@@ -66,6 +66,7 @@ async fn make(stage: &Arc<Stage>, trouble: Trouble, chance: &mut fastrand::Rng) 
         }
         Trouble::FullDisk => fill_disk(stage, node.life.node, chance).await,
         Trouble::BrokenPartition => break_partition(stage, &node, chance).await,
+        Trouble::Damage if world.plan.aim == Some(Aim::LostTail) => lose_tail(stage, &node, chance).await,
         Trouble::Damage => damage(stage, &node, chance),
         Trouble::Clock => {
             let off = chance.i64(-60_000..60_000);
@@ -123,6 +124,13 @@ async fn restart_loop(stage: &Stage, node: NodeId, chance: &mut fastrand::Rng) {
 /// Cuts links for a while.
 async fn partition(stage: &Stage, chance: &mut fastrand::Rng) {
     let (world, network) = (&stage.world, &stage.world.network);
+    if world.plan.aim == Some(Aim::CutOffLeader) {
+        let Some(leader) = world.leader() else { return };
+        isolate(stage, leader.life.node);
+        tokio::time::sleep(Duration::from_millis(chance.u64(2_000..6_000))).await;
+        network.heal();
+        return;
+    }
     let mut nodes: Vec<NodeId> = world.seats().keys().copied().collect();
     chance.shuffle(&mut nodes);
     let one_way = chance.u8(..3) == 0;
@@ -145,6 +153,16 @@ async fn partition(stage: &Stage, chance: &mut fastrand::Rng) {
     tokio::time::sleep(Duration::from_millis(chance.u64(50..4_000))).await;
     network.heal();
     note!(world.trace, "links are whole");
+}
+
+/// Cuts all links of a node.
+fn isolate(stage: &Stage, node: NodeId) {
+    let (world, network) = (&stage.world, &stage.world.network);
+    let others: Vec<NodeId> = world.seats().keys().copied().filter(|other| *other != node).collect();
+    for other in others {
+        network.cut(node, other);
+        network.cut(other, node);
+    }
 }
 
 fn fail_disk(stage: &Stage, node: &Running, chance: &mut fastrand::Rng) {
@@ -200,14 +218,6 @@ fn damage(stage: &Stage, running: &Running, chance: &mut fastrand::Rng) {
     if others || members.voters.iter().any(|voters| voters.len() < 3) {
         return;
     }
-    if world.plan.loses_tails {
-        let leader = world.leader();
-        if leader.as_ref().is_none_or(|leader| leader.life.node == node) {
-            return;
-        }
-        leader.iter().for_each(|leader| leader.life.end());
-        return damage_tail(stage, running, chance);
-    }
     if chance.u8(..3) == 0 {
         return damage_tail(stage, running, chance);
     }
@@ -236,6 +246,25 @@ fn damage_stores(stage: &Stage, node: NodeId, chance: &mut fastrand::Rng) {
         flipped
     });
     note!(stage.world.trace, "node {node}: damage {damage:?}");
+}
+
+/// A follower loses the end of its log, which was acknowledged because it and the leader had it: a third one heard nothing of that, and
+/// then nobody hears from the leader.
+async fn lose_tail(stage: &Stage, follower: &Running, chance: &mut fastrand::Rng) {
+    let (world, network) = (&stage.world, &stage.world.network);
+    let Ok(_operating) = stage.operating.try_lock() else { return };
+    let Some(leader) = world.leader() else { return };
+    let (leader, node) = (leader.life.node, follower.life.node);
+    let third = world.seats().keys().copied().find(|third| *third != leader && *third != node);
+    let damaged = world.seats().values().any(|seat| seat.damaged);
+    let Some(third) = third.filter(|_| leader != node && !damaged) else { return };
+    isolate(stage, third);
+    tokio::time::sleep(Duration::from_millis(chance.u64(200..1_000))).await;
+    network.heal();
+    isolate(stage, leader);
+    damage_tail(stage, follower, chance);
+    tokio::time::sleep(Duration::from_millis(chance.u64(3_000..6_000))).await;
+    network.heal();
 }
 
 /// A node loses the end of its replicated log, which was synced, and comes back without it.

@@ -116,7 +116,7 @@ async fn work(stage: &Stage, leased: &Leased, chance: &mut fastrand::Rng) {
     let fate = if stage.is_calm() { u8::MAX } else { chance.u8(..12) };
     let takes = match fate {
         u8::MAX => 0,
-        2 => chance.u64(..3_000),
+        fate if (2..2 + stage.world.plan.dawdled).contains(&fate) => chance.u64(..3_000),
         _ => chance.u64(..30),
     };
     tokio::time::sleep(Duration::from_millis(takes)).await;
