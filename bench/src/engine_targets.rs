@@ -2,18 +2,20 @@
 //!
 //! Must not know: how many write, what is done with the figures.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use gapless_consensus::network::switchboard::Switchboard;
-use gapless_consensus::{Members, NodeId, Start};
+use gapless_consensus::{Leader, Members, NodeId, Start};
 use gapless_engine::admission::AdmissionError;
-use gapless_engine::{Config, Engine, WriteError, WriteOptions};
+use gapless_engine::{Config, Engine, Peers, Report, WriteError, WriteOptions};
 use gapless_log::io::real::RealIo;
 use gapless_log::{Log, Options};
 use gapless_partition::{Command, Definition, Write};
@@ -29,9 +31,31 @@ const NAMESPACE: &str = "bench";
 /// On a busy machine a leader that does not run for a moment is not gone.
 const ELECTION_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Reports reach the node that leads at once, so that the log is cut as it is in a real cluster.
+#[derive(Clone, Default)]
+struct Reporting(Arc<Mutex<BTreeMap<NodeId, Engine>>>);
+
+impl Reporting {
+    fn engines(&self) -> MutexGuard<'_, BTreeMap<NodeId, Engine>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Peers for Reporting {
+    fn report(&self, to: Leader, report: Report) -> BoxFuture<'static, ()> {
+        let leader = self.engines().get(&to.node).cloned();
+        Box::pin(async move {
+            if let Some(leader) = leader {
+                leader.receive(&report);
+            }
+        })
+    }
+}
+
 /// Nodes in this process, connected by memory.
 pub(crate) struct Nodes {
     engines: Vec<Engine>,
+    reporting: Reporting,
     leader: Engine,
     disk: Arc<CountingIo>,
     payload: Vec<u8>,
@@ -48,7 +72,7 @@ impl Nodes {
         let board = Switchboard::new(1);
         let addresses = (1..=count).map(|node| (NodeId::new(node), format!("node-{node}")));
         let members = Members::voting(addresses)?;
-        let mut engines = Vec::new();
+        let (mut engines, reporting) = (Vec::new(), Reporting::default());
         for node in (1..=count).map(NodeId::new) {
             let dir = home.path().join(format!("node-{node}"));
             let mut config = Config::new(dir, node, Start::Found(members.clone()), Arc::new(board.clone()));
@@ -56,13 +80,16 @@ impl Nodes {
             config.attach = Some(Arc::new(move |inbound| board.attach(node, inbound)));
             config.io = disk.clone();
             config.consensus.election_timeout = ELECTION_TIMEOUT;
-            engines.push(Engine::open(config).await?);
+            config.peers = Arc::new(reporting.clone());
+            let engine = Engine::open(config).await?;
+            reporting.engines().insert(node, engine.clone());
+            engines.push(engine);
         }
         let leader = leader_of(&engines).await?;
         let partitions = NonZeroU16::new(partitions).context("there is at least one partition")?;
         leader.define(Definition::new(Name::new(NAMESPACE)?, partitions)).await?;
         let payload = vec![7; EVENT_BYTES];
-        Ok(Self { engines, leader, disk, payload, refusals: AtomicU64::new(0), _home: home })
+        Ok(Self { engines, reporting, leader, disk, payload, refusals: AtomicU64::new(0), _home: home })
     }
 
     /// Writes an event with this payload to a workspace; what is refused for now is tried again with the same key.
@@ -89,6 +116,8 @@ impl Nodes {
     }
 
     pub(crate) async fn close(&self) -> Result<()> {
+        // They know each other through it: without this nobody would ever be dropped.
+        self.reporting.engines().clear();
         for engine in &self.engines {
             engine.close().await;
             if let Some(alarm) = engine.alarms().first() {

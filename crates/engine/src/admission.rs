@@ -177,7 +177,7 @@ pub enum AdmissionError {
     /// Too much for now.
     #[error(transparent)]
     Overloaded(#[from] Overloaded),
-    /// The partition does not move, or an operator froze it. Trying again does not help.
+    /// The partition does not move. It takes writes again when it does: somebody has to look after its disk first.
     #[error("partition {partition} is frozen")]
     Frozen {
         /// Which one.

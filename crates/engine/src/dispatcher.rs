@@ -20,7 +20,7 @@ use gapless_consensus::{
 use gapless_types::{LogIndex, PartitionId, PartitionOffset};
 
 use crate::catalog::{CatalogCommand, Change};
-use crate::entry::{Entry, EntryError, EntryRecord, MachineVersion, PartitionCommand};
+use crate::entry::{Entry, EntryError, EntryRecord, PartitionCommand};
 use crate::log_time::LogTime;
 use crate::node::{Core, Node};
 use crate::offsets::{Fate, Resume, Verdict};
@@ -29,9 +29,6 @@ use crate::questions;
 use crate::slot::{PartitionState, Slot, Work};
 use crate::watermarks::{Opened, Reach};
 use crate::worker;
-
-/// The newest version of the state machine that this program has.
-pub(crate) const NEWEST_MACHINE: MachineVersion = MachineVersion::FIRST;
 
 /// What consensus sees of a node.
 #[derive(Clone, Debug)]
@@ -44,17 +41,8 @@ impl Dispatcher {
     fn dispatch_entry(&self, core: &mut Core, index: LogIndex, entry: Entry) -> (Delivered, Feeds) {
         let node = &self.0;
         let mut delivered = Delivered::new();
-        if entry.group != node.group {
-            node.alarm(format!("entry {index} belongs to group {}", entry.group));
-            return (delivered, Feeds::new());
-        }
         // Projections that the entry itself makes begin behind it.
         let feeds = projections::feed_entry(node, index, &entry);
-        assert!(
-            entry.machine_version <= NEWEST_MACHINE,
-            "entry {index} needs machine version {:?}, this program has {NEWEST_MACHINE:?}",
-            entry.machine_version
-        );
         core.machine_version = core.machine_version.max(entry.machine_version);
         core.time = core.time.max(entry.time);
         let mut all_delivered = true;
@@ -199,17 +187,14 @@ impl Machine for Dispatcher {
         let body = match entry.body {
             CommittedBody::Blank => Dispatched::Nothing,
             CommittedBody::Members(members) => Dispatched::Members(members),
-            CommittedBody::Entry(bytes) => Dispatched::Entry(Entry::decode(&bytes)),
+            CommittedBody::Entry(bytes) => Dispatched::Entry(Entry::of_group(node.group, &bytes)),
         };
         let mut core = node.core();
         let mut time = LogTime::ZERO;
         let (delivered, feeds) = match body {
             Dispatched::Nothing => (Delivered::new(), Feeds::new()),
             Dispatched::Members(members) => {
-                let voters = members.all_voters().into_iter().collect();
-                if let Some(others) = &mut core.others {
-                    others.set_voters(voters, node.catalog().partitions());
-                }
+                core.change_members(node.id, &members, node.catalog().partitions());
                 (Delivered::new(), Feeds::new())
             }
             Dispatched::Entry(Ok(entry)) => {

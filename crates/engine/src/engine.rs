@@ -35,6 +35,7 @@ use crate::reinstalling;
 use crate::removal;
 use crate::reports::{self, NoPeers, Peers, Report};
 use crate::retention::Retention;
+use crate::scrubbing;
 use crate::slot::{PartitionState, QueueLimits};
 use crate::watermarks::Marks;
 use crate::workers::{JobsTake, Workers};
@@ -75,7 +76,7 @@ pub struct Config {
     pub report_interval: Duration,
     /// Times and chances of consensus.
     pub consensus: Settings,
-    /// The replicated log.
+    /// The replicated log. As fast as it is scrubbed, partition logs are, too.
     pub log: gapless_log::Options,
     /// Partitions, with the memory that all of them share.
     pub partitions: gapless_partition::Options,
@@ -97,6 +98,8 @@ pub struct Config {
     pub reopen_delay: Duration,
     /// What may wait for one partition before it is detached.
     pub queue: QueueLimits,
+    /// How far the clock of a leader may be from the median of the voters'. Beyond it gives up leadership.
+    pub max_clock_skew: Duration,
 }
 
 impl Config {
@@ -138,6 +141,7 @@ impl Config {
             jobs_take: None,
             reopen_delay: Duration::from_secs(1),
             queue: QueueLimits::default(),
+            max_clock_skew: crate::limits::MAX_CLOCK_SKEW,
         }
     }
 
@@ -190,6 +194,8 @@ pub struct PartitionReport {
     pub queued_bytes: u64,
     /// How long the oldest of them has waited.
     pub queued_for: Option<Duration>,
+    /// It does not move, and takes no writes until it does: what waits for it is older than admission allows.
+    pub is_stuck: bool,
     /// Times that it fell so far behind that it read from the replicated log.
     pub detachments: u64,
     /// Times that it was opened again after a failure.
@@ -232,6 +238,7 @@ impl Engine {
         node.set_replicator(Arc::new(consensus.clone()));
         let retention =
             Arc::new(Retention::new(node.first_kept(), Some(config.housekeeping.max_retained_bytes)));
+        node.set_retention(retention.clone());
         let cutting = Cutting {
             retention: retention.clone(),
             housekeeping: config.housekeeping,
@@ -244,6 +251,7 @@ impl Engine {
             node.runtime.spawn(keeper::run(node.clone(), cutting.clone(), config.report_interval)),
             node.runtime.spawn(reinstalling::run(node.clone(), cutting, config.report_interval)),
             node.runtime.spawn(drop_removed_domains(node.clone())),
+            node.runtime.spawn(scrubbing::run(node.clone(), config.log.scrub_bytes_per_second)),
             node.runtime.spawn(reports::run(node.clone(), config.peers.clone(), config.report_interval)),
         ];
         Ok(Self(Arc::new(Inner {
@@ -351,13 +359,16 @@ impl Engine {
                 (core.watermarks.marks(slot.id).unwrap_or_default(), core.watermarks.applied_through(slot.id))
             };
             let state = slot.state.borrow().clone();
+            let waits = |since| node.clock.monotonic().saturating_sub(since);
+            let queued_for = backlog.waiting_since.map(waits);
             PartitionReport {
                 partition: slot.id,
                 state,
                 marks,
                 queued_entries: backlog.entries,
                 queued_bytes: backlog.bytes,
-                queued_for: backlog.waiting_since.map(|since| node.clock.monotonic().saturating_sub(since)),
+                queued_for,
+                is_stuck: queued_for.is_some_and(|queued| queued > node.admission.limits().frozen_age),
                 detachments: backlog.detachments,
                 reopenings: slot.reopenings.load(Relaxed),
                 repairs: slot.repairs.load(Relaxed),

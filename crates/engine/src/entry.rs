@@ -46,6 +46,8 @@ pub struct MachineVersion(pub u32);
 impl MachineVersion {
     /// The first one.
     pub const FIRST: Self = Self(1);
+    /// The newest one that this program has.
+    pub const NEWEST: Self = Self::FIRST;
 }
 
 /// One place in the replicated log.
@@ -121,6 +123,26 @@ impl EntryRoom {
     }
 }
 
+impl Entry {
+    /// Takes an entry of a group's log apart, for whoever applies it. One rule, wherever it is read: from the queue of what was
+    /// committed, or from the log by whoever fell behind (NUM-3).
+    ///
+    /// # Errors
+    /// If every replica passes over it.
+    ///
+    /// # Panics
+    /// If it needs a newer program. Whoever passed over it would not have what the others have.
+    pub(crate) fn of_group(group: GroupId, bytes: &Bytes) -> Result<Self, EntryError> {
+        let entry = Self::decode(bytes)?;
+        if entry.group != group {
+            return Err(EntryError::Group { found: entry.group });
+        }
+        let (needs, has) = (entry.machine_version, MachineVersion::NEWEST);
+        assert!(needs <= has, "NUM-3: an entry needs machine version {needs:?}, this program has {has:?}");
+        Ok(entry)
+    }
+}
+
 /// Bytes that are no entry, or none that this program understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum EntryError {
@@ -137,6 +159,12 @@ pub enum EntryError {
         found: u32,
         /// The one of its bytes.
         computed: u32,
+    },
+    /// It is of another group.
+    #[error("the entry belongs to group {found}")]
+    Group {
+        /// Which one.
+        found: GroupId,
     },
     /// Longer than [`MAX_ENTRY_BYTES`].
     #[error("an entry has at most {MAX_ENTRY_BYTES} bytes, not {bytes}")]

@@ -52,6 +52,7 @@ mod repair;
 mod reports;
 mod restore;
 pub mod retention;
+mod scrubbing;
 mod slot;
 mod snapshot;
 mod statistics;

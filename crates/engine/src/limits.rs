@@ -31,6 +31,9 @@ pub const MAX_BATCHES_IN_FLIGHT: usize = 64;
 /// Writes up to this many bytes are small: a part of every budget is theirs alone.
 pub const SMALL_WRITE_BYTES: u64 = 64 * 1024;
 
+/// Most writes at one time that were not admitted and are looked up in their partitions all the same.
+pub const MAX_LOOKS_AT_DECIDED: usize = 16;
+
 /// Most namespaces of a cluster.
 pub const MAX_NAMESPACES: usize = 10_000;
 /// Fates of entries that are remembered until their proposer asks.

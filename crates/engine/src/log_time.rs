@@ -197,6 +197,16 @@ impl VoterClocks {
         }
     }
 
+    /// Whether a voter's clock was read not long ago, and is no further than this from a time.
+    pub fn is_near(&self, voter: NodeId, time: LogTime, now: Duration, max_skew: Duration) -> bool {
+        let reading = self.voters.get(&voter).copied().flatten();
+        reading.is_some_and(|reading| {
+            let age = now.saturating_sub(reading.read);
+            let skew = reading.wall.after(age).0.abs_diff(time.0);
+            age <= MAX_CLOCK_READING_AGE && u128::from(skew) <= max_skew.as_millis()
+        })
+    }
+
     /// The median of what the clocks say now, if a majority of them was read not long ago.
     fn median(&self, now: Duration) -> Option<LogTime> {
         let mut times: Vec<LogTime> = (self.voters.values().flatten())

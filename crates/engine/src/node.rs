@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use gapless_consensus::{ClusterId, NodeId, Replicator};
 use gapless_log::io::Io;
 use gapless_types::{GroupId, LogIndex, NamespaceId, PartitionId, PartitionOffset};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, SetOnce, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, SetOnce, mpsc, watch};
 
 use crate::acks::Acks;
 use crate::admission::Admission;
@@ -23,14 +23,14 @@ use crate::counters::Counters;
 use crate::engine::Config;
 use crate::entry::MachineVersion;
 use crate::error::OpenError;
-use crate::limits::MAX_REMEMBERED_FATES;
+use crate::limits::{MAX_LOOKS_AT_DECIDED, MAX_REMEMBERED_FATES};
 use crate::log_time::{Clock, LeaderClock, LogTime};
 use crate::offsets::{BatchId, Dispatch, Fate, Proposer};
 use crate::projections::Projections;
 use crate::proposing::Request;
 use crate::recall::Recall;
 use crate::reports::Others;
-use crate::retention::Domain;
+use crate::retention::{Domain, Retention};
 use crate::slot::{PartitionState, QueueLimits, Slot};
 use crate::telling::Telling;
 use crate::watermarks::Watermarks;
@@ -68,6 +68,8 @@ pub(crate) struct Node {
     announced: AtomicU64,
     pub(crate) dispatched: watch::Sender<Option<LogIndex>>,
     replicator: SetOnce<Arc<dyn Replicator>>,
+    /// What is kept of the replicated log, and for whom.
+    retention: OnceLock<Arc<Retention>>,
     /// Whether this node takes writes: it leads, and knows all that was decided before.
     pub(crate) leads: watch::Sender<bool>,
     /// Wakes the proposer when a batch has its fate.
@@ -80,6 +82,7 @@ pub(crate) struct Node {
     pub(crate) leaving: Mutex<Vec<Arc<Slot>>>,
     pub(crate) reopen_delay: Duration,
     pub(crate) queue_limits: QueueLimits,
+    pub(crate) max_clock_skew: Duration,
     /// Held by whoever decides what the catalog on disk says, until it does.
     pub(crate) catalog_turn: tokio::sync::Mutex<()>,
     /// Shared by snapshots that are being taken; a snapshot that is installed waits for them.
@@ -88,6 +91,8 @@ pub(crate) struct Node {
     pub(crate) repairing: tokio::sync::Mutex<()>,
     /// Whether what a snapshot replaced may still be on disk.
     pub(crate) has_earlier: AtomicBool,
+    /// Writes that are not admitted and still look whether they were decided before: a node that has too much to do looks after few.
+    pub(crate) looks_at_decided: Semaphore,
 }
 
 /// What of the catalog is on disk.
@@ -233,6 +238,7 @@ impl Node {
             requests: SetOnce::new(),
             announced: AtomicU64::new(covered.map_or(0, |covered| covered.get() + 1)),
             replicator: SetOnce::new(),
+            retention: OnceLock::new(),
             leads: watch::Sender::new(false),
             resolved: Notify::new(),
             keeper: Notify::new(),
@@ -241,11 +247,13 @@ impl Node {
             leaving: Mutex::default(),
             reopen_delay: config.reopen_delay,
             queue_limits: config.queue,
+            max_clock_skew: config.max_clock_skew,
             catalog_turn: tokio::sync::Mutex::default(),
             taking: Arc::default(),
             repairing: tokio::sync::Mutex::default(),
             // The process may have ended before all of them were removed.
             has_earlier: AtomicBool::new(installs > 0),
+            looks_at_decided: Semaphore::new(MAX_LOOKS_AT_DECIDED),
         })
     }
 
@@ -298,6 +306,15 @@ impl Node {
 
     pub(crate) fn set_replicator(&self, replicator: Arc<dyn Replicator>) {
         assert!(self.replicator.set(replicator).is_ok(), "a node is opened once");
+    }
+
+    /// Who keeps what of the replicated log; nobody knows while the node is being opened.
+    pub(crate) fn retention(&self) -> Option<&Arc<Retention>> {
+        self.retention.get()
+    }
+
+    pub(crate) fn set_retention(&self, retention: Arc<Retention>) {
+        assert!(self.retention.set(retention).is_ok(), "a node is opened once");
     }
 
     /// Where requests to the proposer go.

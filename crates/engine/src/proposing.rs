@@ -15,7 +15,8 @@
 //!
 //! Must not know: what a command means, how an order is agreed on.
 
-use std::collections::VecDeque;
+mod waiting;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -26,15 +27,15 @@ use gapless_partition::{Command, Definition};
 use gapless_types::{LogIndex, NamespaceId, PartitionId};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::acks::{AckPlace, Waiting};
+use self::waiting::Waiting;
+use crate::acks::{self, AckPlace};
 use crate::admission::Permit;
 use crate::catalog::CatalogCommand;
-use crate::dispatcher::NEWEST_MACHINE;
-use crate::entry::{EntryEncoder, EntryRecord, EntryRoom, PartitionCommand};
+use crate::entry::{EntryEncoder, EntryRecord, MachineVersion, PartitionCommand};
 use crate::log_time::LeaderClock;
 use crate::node::Node;
 use crate::offsets::{BatchId, Fate, NotNow};
-use crate::projections::{Asking, DomainRequest, RequestId, encoded_bytes};
+use crate::projections::{Asking, DomainRequest, RequestId};
 use crate::recall::Flight;
 
 /// A write on its way to the log.
@@ -140,7 +141,7 @@ const ENTRIES_ON_THEIR_WAY: usize = 2;
 
 struct Proposing {
     node: Arc<Node>,
-    waiting: VecDeque<Request>,
+    waiting: Waiting,
     tickets: FuturesUnordered<BoxFuture<'static, Settled>>,
     leading: Option<Term>,
     /// Requests of domains in this term so far.
@@ -155,7 +156,7 @@ impl Proposing {
     fn new(node: Arc<Node>) -> Self {
         Self {
             node,
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             tickets: FuturesUnordered::new(),
             leading: None,
             numbered: 0,
@@ -192,7 +193,7 @@ impl Proposing {
         self.node.acks.clear();
         self.node.projections.answers.clear();
         self.node.recall.step_down();
-        for request in std::mem::take(&mut self.waiting) {
+        for request in self.waiting.take_all() {
             if let Request::Catalog(_, reply) = request {
                 let _ = reply.send(Err(CatalogRefused::NotLeading));
             }
@@ -215,7 +216,7 @@ impl Proposing {
             time
         };
         self.node.recall.lead();
-        let mut entry = EntryEncoder::new(self.node.group, NEWEST_MACHINE, time);
+        let mut entry = EntryEncoder::new(self.node.group, MachineVersion::NEWEST, time);
         entry.push(&EntryRecord::Term).expect("a term fits an entry of its own");
         // Nobody waits for it: it says that the time of this leader begins.
         drop(self.node.replicator().propose(entry.finish()));
@@ -257,7 +258,7 @@ impl Proposing {
         if entries >= ENTRIES_ON_THEIR_WAY {
             return false;
         }
-        let count = self.fitting();
+        let count = self.waiting.fitting();
         // A small one would be synced alone, and those who are about to be told would wait for the one behind it.
         if entries > 0 && count < records && count == self.waiting.len() {
             self.is_gathering = true;
@@ -266,7 +267,7 @@ impl Proposing {
         let reserved = {
             let mut guard = self.node.core();
             let core = &mut *guard;
-            let partitions = self.waiting.iter().take(count).filter_map(partition);
+            let partitions = self.waiting.iter_fitting().filter_map(partition);
             core.proposer.reserve(&core.dispatch, partitions)
         };
         let batch = match reserved {
@@ -284,14 +285,14 @@ impl Proposing {
         let (mut places, mut writes) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut asked = Vec::new();
         let mut offsets = batch.offsets.into_iter();
-        for request in self.waiting.drain(..count) {
+        for request in self.waiting.take_fitting() {
             match request {
                 Request::Write(Submission { partition, command, flight, permit }) => {
                     let expected = offsets.next().expect("one offset for each write");
                     let record = PartitionCommand { partition, expected, command: command.clone() };
                     entry.push(&EntryRecord::Write(record)).expect("it was counted as fitting");
                     places.push((partition, expected));
-                    writes.push(Waiting { command, proposed: flight.proposed(), permit });
+                    writes.push(acks::Waiting { command, proposed: flight.proposed(), permit });
                 }
                 Request::Domain(Asking { asked: who, command }) => {
                     let term = self.leading.expect("only a leader proposes");
@@ -311,17 +312,6 @@ impl Proposing {
         self.node.projections.answers.register(asked);
         self.hand_over(batch.id, entry.finish(), (places, requests), None);
         true
-    }
-
-    /// How many of the writes and commands in front fit one entry.
-    fn fitting(&self) -> usize {
-        let mut room = EntryRoom::default();
-        let fits = |request: &&Request| match request {
-            Request::Write(submission) => room.take(submission.command.len()),
-            Request::Domain(Asking { asked, command }) => room.take(encoded_bytes(&asked.domain, command)),
-            Request::Catalog(..) => false,
-        };
-        self.waiting.iter().take_while(fits).count()
     }
 
     fn propose_catalog_change(&mut self) -> bool {
@@ -372,7 +362,7 @@ impl Proposing {
 
     fn new_entry(&self) -> EntryEncoder {
         let time = self.node.core().leader_clock.as_mut().expect("only a leader proposes").stamp();
-        EntryEncoder::new(self.node.group, NEWEST_MACHINE, time)
+        EntryEncoder::new(self.node.group, MachineVersion::NEWEST, time)
     }
 
     fn hand_over(

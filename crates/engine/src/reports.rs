@@ -21,7 +21,7 @@ use crate::limits::MAX_PACE_SAMPLES;
 use crate::log_time::VoterClocks;
 use crate::node::{Core, Node};
 use crate::watermarks::Reach;
-use stepping_back::{Unwell, step_back_if_skewed};
+use stepping_back::SteppingBack;
 
 /// What a node tells the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +56,8 @@ impl Peers for NoPeers {
 #[derive(Debug)]
 pub(crate) struct Others {
     me: NodeId,
+    /// Everybody, those who learn included: nothing that one of them still needs is cut off the log.
+    members: Vec<NodeId>,
     voters: Vec<NodeId>,
     tracker: Acknowledgements,
     clocks: VoterClocks,
@@ -65,10 +67,12 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    /// This node begins to lead these voters.
-    pub(crate) fn new(me: NodeId, voters: Vec<NodeId>) -> Self {
+    /// This node begins to lead these members.
+    pub(crate) fn new(me: NodeId, members: &Members) -> Self {
+        let voters: Vec<NodeId> = members.all_voters().into_iter().collect();
         Self {
             me,
+            members: members.addresses.keys().copied().collect(),
             clocks: VoterClocks::new(voters.iter().copied()),
             voters,
             tracker: Acknowledgements::default(),
@@ -77,19 +81,13 @@ impl Others {
         }
     }
 
-    /// The membership is another one.
-    pub(crate) fn set_voters(
-        &mut self,
-        voters: Vec<NodeId>,
-        partitions: impl IntoIterator<Item = PartitionId>,
-    ) {
-        self.clocks.set_voters(voters.iter().copied());
-        self.durable.retain(|node, _| voters.contains(node));
-        self.applied.retain(|node, _| voters.contains(node));
-        self.voters = voters;
-        for partition in partitions {
-            self.register(partition);
-        }
+    /// The membership is another one. What is known of those who stay is kept.
+    fn set_members(&mut self, members: &Members) {
+        self.members = members.addresses.keys().copied().collect();
+        self.voters = members.all_voters().into_iter().collect();
+        self.clocks.set_voters(self.voters.iter().copied());
+        self.durable.retain(|node, _| members.addresses.contains_key(node));
+        self.applied.retain(|node, _| self.voters.contains(node));
     }
 
     fn register(&mut self, partition: PartitionId) {
@@ -119,7 +117,7 @@ impl Others {
 
     fn take_in(&mut self, report: &Report, now: Duration) {
         self.clocks.read(report.from, report.wall, now);
-        if let Some(durable) = report.durable {
+        if let Some(durable) = report.durable.filter(|_| self.members.contains(&report.from)) {
             let known = self.durable.entry(report.from).or_insert(durable);
             *known = durable.max(*known);
         }
@@ -139,22 +137,46 @@ impl Others {
         self.tracker.marks(LogIndex::FIRST).min_required
     }
 
-    /// The first entry that each of the other voters has not got, as far as it has told.
+    /// The first entry that each of the other members has not got, as far as it has told.
     pub(crate) fn missing(&self) -> Vec<(NodeId, LogIndex)> {
-        let others = self.voters.iter().filter(|node| **node != self.me);
+        let others = self.members.iter().filter(|node| **node != self.me);
         let missing = |node: &NodeId| {
             let has = self.durable.get(node).copied();
             (*node, has.map_or(LogIndex::FIRST, |has| has.next().unwrap_or(has)))
         };
         others.map(missing).collect()
     }
+
+    /// The voter whose log is longest among those that are fit to lead.
+    fn successor(&self, is_fit: impl Fn(NodeId) -> bool) -> Option<NodeId> {
+        let fit = |(node, _): &(NodeId, LogIndex)| self.voters.contains(node) && is_fit(*node);
+        self.missing().into_iter().filter(fit).max_by_key(|(_, missing)| *missing).map(|(node, _)| node)
+    }
 }
 
 impl Core {
-    /// What a leader among several voters keeps of the others; nothing for one that is alone.
+    /// What a leader among several members keeps of the others; nothing for one that is alone.
     pub(crate) fn begin_to_lead(&mut self, me: NodeId, members: &Members) {
-        let voters: Vec<NodeId> = members.all_voters().into_iter().collect();
-        self.others = (voters.len() > 1).then(|| Others::new(me, voters));
+        self.others = (members.addresses.len() > 1).then(|| Others::new(me, members));
+    }
+
+    /// The members are others from now on. A leader that was alone begins to keep something of those who came.
+    pub(crate) fn change_members(
+        &mut self,
+        me: NodeId,
+        members: &Members,
+        partitions: impl IntoIterator<Item = PartitionId>,
+    ) {
+        match &mut self.others {
+            Some(others) => others.set_members(members),
+            None if self.leader_clock.is_some() => self.begin_to_lead(me, members),
+            None => {}
+        }
+        if let Some(others) = &mut self.others {
+            for partition in partitions {
+                others.register(partition);
+            }
+        }
     }
 }
 
@@ -163,7 +185,8 @@ pub(crate) async fn run(node: Arc<Node>, peers: Arc<dyn Peers>, interval: Durati
     let mut closing = node.closing.subscribe();
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let (mut pace, mut stuck, mut unwell) = (Pace::default(), BTreeSet::new(), Unwell::default());
+    let (mut pace, mut stuck, mut stepping_back) =
+        (Pace::default(), BTreeSet::new(), SteppingBack::default());
     loop {
         tokio::select! {
             biased;
@@ -176,8 +199,7 @@ pub(crate) async fn run(node: Arc<Node>, peers: Arc<dyn Peers>, interval: Durati
         match leadership.leader {
             Some(_) if leadership.is_self => {
                 receive(&node, &report);
-                step_back_if_skewed(&node).await;
-                unwell.step_back_if_lasting(&node).await;
+                stepping_back.look(&node).await;
             }
             Some(leader) => peers.report(leader, report).await,
             None => {}

@@ -17,9 +17,10 @@
 use std::any::Any;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
+use gapless_log::Log;
 use gapless_partition::{Opening, Partition};
 use gapless_types::{LogIndex, PartitionId, PartitionOffset};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
@@ -34,6 +35,10 @@ use crate::worker::End;
 
 /// Why a job did not come to its end, or what it panicked with.
 pub(crate) type BrokenOff = Result<End, Box<dyn Any + Send>>;
+
+/// Somebody has the partition right now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Busy;
 
 /// What may wait for one partition; with more, it is detached and reads from the replicated log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -357,6 +362,15 @@ impl Slot {
 
     pub(crate) fn is_closing(&self) -> bool {
         *self.closing.borrow()
+    }
+
+    /// The log of the partition, if that is open and nobody has it right now.
+    pub(crate) fn try_log(&self) -> Result<Option<Log>, Busy> {
+        match self.partition.try_lock() {
+            Ok(partition) => Ok(partition.as_ref().map(|partition| partition.log().clone())),
+            Err(TryLockError::WouldBlock) => Err(Busy),
+            Err(TryLockError::Poisoned(_)) => Ok(None),
+        }
     }
 
     pub(crate) fn partition(&self) -> MutexGuard<'_, Option<Partition>> {

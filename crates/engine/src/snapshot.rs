@@ -37,7 +37,7 @@ use tokio::sync::oneshot;
 use crate::catalog::encode_catalog;
 use crate::keeper::{self, write_catalog};
 use crate::node::{Durable, Node};
-use crate::retention::Domain;
+use crate::retention::{Domain, Pin, PinKind, Retention};
 use crate::slot::{Mark, Marked};
 use crate::workers::Workers;
 use domains::{Images, NextRow};
@@ -62,6 +62,8 @@ struct Held {
     views: tokio::sync::Mutex<Vec<HeldView>>,
     images: Images,
     workers: Workers,
+    /// The log behind it is kept while it is copied; nothing while the node is being opened.
+    retention: Option<Arc<Retention>>,
 }
 
 /// The view of a partition, or that it will come.
@@ -73,6 +75,16 @@ enum HeldView {
 }
 
 impl Held {
+    fn new(node: &Node, at: LogIndex, catalog: Bytes, views: Vec<HeldView>, images: Images) -> Self {
+        let (workers, retention) = (node.workers.clone(), node.retention().cloned());
+        Self { at, catalog, views: views.into(), images, workers, retention }
+    }
+
+    /// Keeps the log behind it: whoever gets it goes on there. If that is gone already, he gets another snapshot.
+    fn pin(&self) -> Option<Pin> {
+        self.retention.as_ref()?.pin(PinKind::Snapshot, self.at.next()?).ok()
+    }
+
     /// The view of the partition at this place; none behind the last.
     async fn view(&self, place: usize) -> Result<Option<View>, MachineFault> {
         let mut views = self.views.lock().await;
@@ -116,9 +128,9 @@ pub(crate) fn take(
         // Right after opening all of it is in checkpoints already, and a partition that cannot be opened keeps nobody (ISO-1).
         if node.durable.borrow().covered >= Some(at) {
             let coming = |(partition, marked)| HeldView::Coming(partition, marked);
-            let views = marks.into_iter().map(coming).collect::<Vec<_>>().into();
+            let views = marks.into_iter().map(coming).collect();
             let catalog = encode_catalog(&stored).into();
-            let held = Held { at, catalog, views, images, workers: node.workers.clone() };
+            let held = Held::new(&node, at, catalog, views, images);
             return Ok(Arc::new(Shared(Arc::new(held))) as Arc<dyn SnapshotSource>);
         }
         let mut views = Vec::new();
@@ -152,9 +164,9 @@ pub(crate) fn take(
             return Err(MachineFault::new("the catalog cannot be written"));
         }
         drop(turn);
-        let (views, catalog) = (views.into(), encode_catalog(&stored).into());
+        let catalog = encode_catalog(&stored).into();
         // States of domains come when they are asked for: a domain that stands still keeps nobody.
-        let held = Held { at, catalog, views, images, workers: node.workers.clone() };
+        let held = Held::new(&node, at, catalog, views, images);
         Ok(Arc::new(Shared(Arc::new(held))) as Arc<dyn SnapshotSource>)
     })
 }
@@ -166,7 +178,8 @@ impl SnapshotSource for Shared {
         // Whoever says it in another form gets everything.
         let receiver = Arc::new(Holding::decode(held).unwrap_or_default());
         let (part, next, whole) = (0, None, BTreeSet::new());
-        Box::new(Body { held: self.0.clone(), receiver, part, next, whole, rows: NextRow::default() })
+        let (held, pin) = (self.0.clone(), self.0.pin());
+        Box::new(Body { held, receiver, part, next, whole, rows: NextRow::default(), _pin: pin })
     }
 }
 
@@ -183,6 +196,7 @@ struct Body {
     whole: BTreeSet<PartitionId>,
     /// The next row of a domain, once all partitions are read.
     rows: NextRow,
+    _pin: Option<Pin>,
 }
 
 impl SnapshotBody for Body {

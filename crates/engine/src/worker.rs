@@ -277,7 +277,7 @@ fn apply_slice(node: &Arc<Node>, slot: &Slot, slice: Vec<Work>) -> Result<(), En
     drop(guard);
     outcomes.tell();
     if let Some(due) = due {
-        node.workers.submit(&node.runtime, move || due.sync());
+        node.workers.submit_long(&node.runtime, move || due.sync());
     }
     if wants_checkpoint {
         slot.request_checkpoint();

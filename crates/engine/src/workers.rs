@@ -46,18 +46,19 @@ impl Workers {
         Ok(Workers::Threads(Arc::new(Pool::new(width)?)))
     }
 
-    /// Runs a job soon. It must not panic.
+    /// Runs a job soon. Nobody is told if it panics.
     pub(crate) fn submit(&self, runtime: &Handle, job: impl FnOnce() + Send + 'static) {
         match self {
             Workers::Threads(threads) => threads.submit(job),
-            // Not here and now: whoever asks may hold something that the job needs.
-            Workers::InPlace(takes) => {
-                let takes = takes.clone();
-                drop(runtime.spawn(async move {
-                    pass(takes.as_ref()).await;
-                    job();
-                }));
-            }
+            Workers::InPlace(takes) => in_place(runtime, takes.clone(), job),
+        }
+    }
+
+    /// The same for a job that is known to wait for a disk: others do not wait for it.
+    pub(crate) fn submit_long(&self, runtime: &Handle, job: impl FnOnce() + Send + 'static) {
+        match self {
+            Workers::Threads(threads) => threads.submit_long(job),
+            Workers::InPlace(takes) => in_place(runtime, takes.clone(), job),
         }
     }
 
@@ -71,6 +72,19 @@ impl Workers {
 
     /// Runs a job to its end. One that panics does so here.
     pub(crate) async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+        self.run_by(job, |threads, job| threads.submit(job)).await
+    }
+
+    /// The same for a job that is known to wait for a disk.
+    pub(crate) async fn run_long<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+        self.run_by(job, |threads, job| threads.submit_long(job)).await
+    }
+
+    async fn run_by<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+        submit: impl FnOnce(&Pool, Box<dyn FnOnce() + Send>),
+    ) -> T {
         let threads = match self {
             Workers::InPlace(takes) => {
                 pass(takes.as_ref()).await;
@@ -79,16 +93,25 @@ impl Workers {
             Workers::Threads(threads) => threads,
         };
         let (reply, result) = oneshot::channel();
-        threads.submit(move || {
+        let job = move || {
             // Whoever asked may be gone.
             let _ = reply.send(catch_unwind(AssertUnwindSafe(job)));
-        });
+        };
+        submit(threads, Box::new(job));
         match result.await {
             Ok(Ok(done)) => done,
             Ok(Err(panic)) => resume_unwind(panic),
             Err(_) => future::pending().await,
         }
     }
+}
+
+/// Runs a job on a simulation's only thread; not at once, because whoever asks may hold something that it needs.
+fn in_place(runtime: &Handle, takes: Option<JobsTake>, job: impl FnOnce() + Send + 'static) {
+    drop(runtime.spawn(async move {
+        pass(takes.as_ref()).await;
+        job();
+    }));
 }
 
 /// Lets the time pass that a job takes.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gapless_partition::{AtCap, Command, Outcome, Refusal, RefusalCode, RequestDigest, Violation, Write};
+use gapless_partition::{
+    AtCap, Command, Outcome, Precedent, Refusal, RefusalCode, RequestDigest, Violation, Write,
+};
 use gapless_types::{ClientId, IdempotencyKey, PartitionId};
 use tokio::sync::mpsc::error::TrySendError;
 use tracing::{Instrument, Span, debug_span};
@@ -23,6 +25,9 @@ use crate::slot::PartitionState;
 /// How long a write waits that came to nothing twice: a leader that lost its quorum refuses at once whatever it is asked, and asking
 /// it without a pause would keep everybody else from being heard.
 const PAUSE_BEFORE_AGAIN: Duration = Duration::from_millis(10);
+
+/// How long a write that is not admitted waits for a look at what its partition has decided. A partition that is stuck does not answer.
+const DECIDED_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Bytes of a command besides its payload, about: most have fewer.
 const ROOM_BESIDE_PAYLOAD: usize = 192;
@@ -130,11 +135,14 @@ impl Engine {
                 count(&counters.joined);
                 Ok(Step::Waits { waiter, joined: true })
             }
-            Recalled::New(flight) => {
-                let waiter = flight.waiter();
-                self.admit_and_propose(passage, flight).await?;
-                Ok(Step::Waits { waiter, joined: false })
-            }
+            Recalled::New(flight) => match self.admit(passage) {
+                Ok(permit) => {
+                    let waiter = flight.waiter();
+                    self.propose(passage, flight, permit).await?;
+                    Ok(Step::Waits { waiter, joined: false })
+                }
+                Err(refused) => self.refuse_unless_decided(passage, refused).await,
+            },
         }
     }
 
@@ -252,23 +260,6 @@ impl Engine {
             .map_err(|refused| self.recall_refused(refused))
     }
 
-    /// Steps 3 and 4.
-    async fn admit_and_propose(&self, passage: &Passage, flight: Flight) -> Result<(), WriteError> {
-        let node = self.node();
-        let partition = passage.partition;
-        let permit = self.admit(passage).inspect_err(|error| node.counters.rejected(error))?;
-        let submission = Submission { partition, command: passage.command.clone(), flight, permit };
-        let propose = debug_span!("propose", partition = %partition);
-        match self.requests().try_send(Request::Write(submission)) {
-            Ok(()) => Ok(()),
-            Err(TrySendError::Closed(_)) => Err(WriteError::Closing),
-            Err(TrySendError::Full(request)) => {
-                let handed_over = self.requests().send(request).instrument(propose);
-                handed_over.await.map_err(|_| WriteError::Closing)
-            }
-        }
-    }
-
     /// Step 3.
     fn admit(&self, passage: &Passage) -> Result<Permit, WriteError> {
         let (partition, bytes, identity) =
@@ -277,6 +268,64 @@ impl Engine {
         self.check_partition(partition)?;
         let request = admission::Request { partition, bytes, key: identity.key, client: &identity.client };
         Ok(self.node().admission.admit(request)?)
+    }
+
+    /// Step 4.
+    async fn propose(&self, passage: &Passage, flight: Flight, permit: Permit) -> Result<(), WriteError> {
+        let partition = passage.partition;
+        let submission = Submission { partition, command: passage.command.clone(), flight, permit };
+        let step = debug_span!("propose", partition = %partition);
+        let handed_over = step.in_scope(|| self.requests().try_send(Request::Write(submission)));
+        match handed_over {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Closed(_)) => Err(WriteError::Closing),
+            Err(TrySendError::Full(request)) => {
+                let handed_over = self.requests().send(request).instrument(step);
+                handed_over.await.map_err(|_| WriteError::Closing)
+            }
+        }
+    }
+
+    /// A write that is not admitted is answered all the same if its partition has decided it: retries are free. The cache in front of
+    /// the partition may have forgotten it, or have been another leader's.
+    async fn refuse_unless_decided(
+        &self,
+        passage: &Passage,
+        refused: WriteError,
+    ) -> Result<Step, WriteError> {
+        let counters = &self.node().counters;
+        let decided = match refused {
+            WriteError::Admission(_) | WriteError::Frozen { .. } | WriteError::WindowFull { .. } => {
+                tokio::time::timeout(DECIDED_PATIENCE, self.decided(passage)).await.ok().flatten()
+            }
+            // Of a partition that is not well nothing is told that it cannot tell itself.
+            _ => None,
+        };
+        match decided {
+            Some(acknowledgement) => {
+                count(&counters.recalled);
+                Ok(Step::Known(acknowledgement))
+            }
+            None => {
+                counters.rejected(&refused);
+                Err(refused)
+            }
+        }
+    }
+
+    /// What a partition has decided, as far as somebody can look now.
+    async fn decided(&self, passage: &Passage) -> Option<Acknowledgement> {
+        let node = self.node();
+        let _look = node.looks_at_decided.try_acquire().ok()?;
+        let view = node.view_now(&node.slot(passage.partition)?).await.ok()?;
+        let (identity, digest, now) = (passage.identity.clone(), passage.digest, node.log_time().as_millis());
+        let look =
+            move || view.precedent(identity.workspace, identity.client.as_str(), identity.key, digest, now);
+        // What cannot be read is not known: the partition says so itself when it applies.
+        match node.workers.run(look).await.ok()?? {
+            Precedent::Same(outcome) => Some(Acknowledgement { outcome: Arc::new(outcome), duplicate: true }),
+            Precedent::Other => Some(reused()),
+        }
     }
 
     /// Whether a partition takes writes: it is here, up, and knows fewer keys than its namespace allows.

@@ -403,6 +403,73 @@ async fn whoever_embeds_it_can_stop_writes_and_retries_are_free() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_is_free_also_if_nobody_remembers_it_but_its_partition() {
+    let (io, maintenance) = (Arc::new(MemoryIo::new()), Arc::new(Maintenance::default()));
+    let engine = open(&io).await;
+    engine.define(shop(2)).await.unwrap();
+    let first = write(&engine, 1, &sale(5)).await.unwrap();
+    let partition = committed(&first).partition;
+    engine.close().await;
+
+    let mut config = config(&io);
+    config.signal = Some(maintenance.clone());
+    let engine = Engine::open(config).await.unwrap();
+    engine.wait_for_leader().await;
+    engine.wait_until_actualized().await;
+    maintenance.0.store(true, Ordering::SeqCst);
+    let proposed = || engine.replicator().statistics().proposed;
+    let before = proposed();
+    let refused = write(&engine, 2, &sale(5)).await.unwrap_err();
+    assert!(matches!(refused, WriteError::Admission(AdmissionError::Overloaded(_))), "{refused}");
+    let again = write(&engine, 1, &sale(5)).await.unwrap();
+    assert_eq!((again.outcome, again.duplicate), (first.outcome.clone(), true));
+    let other = write(&engine, 1, &sale(7)).await.unwrap_err();
+    assert!(matches!(other, WriteError::Admission(_)), "a key of another workspace is another key: {other}");
+    let reused = write(&engine, 1, &Write { payload: b"[]", ..sale(5) }).await.unwrap();
+    let Outcome::Refused(refusal) = &*reused.outcome else { panic!("{reused:?}") };
+    assert_eq!(refusal.code, RefusalCode::IdempotencyKeyReused);
+    assert_eq!((proposed() - before, engine.statistics().writes.recalled), (0, 2), "nothing was proposed");
+    maintenance.0.store(false, Ordering::SeqCst);
+    engine.freeze(partition).await.unwrap();
+    let again = write(&engine, 1, &sale(5)).await.unwrap();
+    assert_eq!((again.outcome, again.duplicate), (first.outcome, true));
+    let refused = write(&engine, 2, &sale(5)).await.unwrap_err();
+    assert!(matches!(refused, WriteError::Frozen { .. }), "{refused}");
+    engine.close().await;
+}
+
+/// One thread runs all tasks, so that those who are ready to write do so before anything is proposed.
+#[tokio::test]
+async fn a_lone_writer_pays_one_sync_and_many_share_one() {
+    let mut config = config(&Arc::new(MemoryIo::new()));
+    // A log that is idle writes a frame of its own, on a slow machine between two writes.
+    config.log.certify_after = Duration::from_secs(3600);
+    let engine = Engine::open(config).await.unwrap();
+    engine.wait_for_leader().await;
+    engine.define(shop(4)).await.unwrap();
+    let syncs = || engine.replicator().statistics().log.syncs;
+    write(&engine, 1000, &sale(5)).await.unwrap();
+    let before = syncs();
+    for number in 0..20 {
+        write(&engine, number, &sale(5)).await.unwrap();
+    }
+    assert_eq!(syncs() - before, 20, "one for each");
+    let before = syncs();
+    let writers: Vec<_> = (2000..2256)
+        .map(|number| {
+            let engine = engine.clone();
+            tokio::spawn(async move { write(&engine, number, &sale(number)).await.unwrap() })
+        })
+        .collect();
+    let mut entries = std::collections::BTreeSet::new();
+    for writer in writers {
+        entries.insert(committed(&writer.await.unwrap()).log_index);
+    }
+    assert_eq!((entries.len(), syncs() - before), (1, 1), "256 writers share one");
+    engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_is_told_early_sees_what_he_wrote_in_any_view() {
     const WRITERS: u64 = 300;
     let io = Arc::new(MemoryIo::new());

@@ -64,5 +64,5 @@ pub use trust::{Entry, SequenceViolation};
 pub use verify::{
     Difference, Phase, Place, Scratch, StoreCheck, Untouched, Verified, VerifyError, read_store, verify,
 };
-pub use view::{Entity, SequenceState, StoredRecord, View, Workspace};
+pub use view::{Entity, Precedent, SequenceState, StoredRecord, View, Workspace};
 pub use write::{Condition, NewId, Operation, Value, Violation, Write};

@@ -12,11 +12,13 @@ use gapless_log::Log;
 use gapless_store::{Direction, ReadError, Snapshot, Space};
 use gapless_types::limits::MAX_READ_BYTES;
 use gapless_types::{
-    ClientSequence, Name, PartitionId, PartitionOffset, RecordId, SequenceId, WorkspaceId, WorkspaceOffset,
+    ClientSequence, IdempotencyKey, Name, PartitionId, PartitionOffset, RecordId, SequenceId, WorkspaceId,
+    WorkspaceOffset,
 };
 
 use crate::error::Fault;
-use crate::outcome::Outcome;
+use crate::idempotency::{Memory, Recalled, Request, recall};
+use crate::outcome::{Outcome, RequestDigest};
 use crate::read_ahead::ReadAhead;
 use crate::rows;
 use crate::rows::entity::EntityRow;
@@ -57,6 +59,15 @@ pub struct SequenceState {
     pub initial_number: u64,
     /// The last number it issued; none if it issued none.
     pub last: Option<u64>,
+}
+
+/// What an idempotency key was used for before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Precedent {
+    /// The same request, with this outcome.
+    Same(Outcome),
+    /// Another one.
+    Other,
 }
 
 /// A value under a key.
@@ -158,6 +169,33 @@ impl View {
     /// If it contradicts itself, or the outcome that a duplicate is of cannot be read from the log.
     pub fn outcome(&self, stored: &StoredOutcome) -> Result<Outcome, Fault> {
         stored.outcome(self.partition, &self.log)
+    }
+
+    /// What a key of a client was used for before, if that counts at a log time in milliseconds. None says nothing: it may have been
+    /// used behind what this view knows.
+    ///
+    /// # Errors
+    /// If rows or the log cannot be read.
+    pub fn precedent(
+        &self,
+        workspace: WorkspaceId,
+        client: &str,
+        key: IdempotencyKey,
+        digest: RequestDigest,
+        now: u64,
+    ) -> Result<Option<Precedent>, Fault> {
+        let Some(schema) = &self.schema else { return Ok(None) };
+        let window_ms = schema.definition().idempotency.window_ms;
+        let memory = Memory { window_ms, forgotten_before: schema.forgotten_before() };
+        let request = Request { workspace, client, key, digest: &digest };
+        Ok(match recall(&self.rows, &memory, now.max(self.time), &request)? {
+            Recalled::New => None,
+            Recalled::Decided(row) => {
+                let first = StoredOutcome::read(&self.log, row.offset)?;
+                Some(Precedent::Same(first.outcome(self.partition, &self.log)?))
+            }
+            Recalled::Reused(_) => Some(Precedent::Other),
+        })
     }
 
     /// Events of a workspace from `from` on, at most `limit`, upwards or downwards. Fewer if they are large: none follows when those

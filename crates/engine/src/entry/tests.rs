@@ -271,3 +271,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_entry_of_another_group_is_passed_over_by_everybody() {
+    let bytes = entry(vec![EntryRecord::Term]).encode().unwrap();
+    let own = Entry::decode(&bytes).unwrap();
+    assert_eq!(Entry::of_group(own.group, &bytes), Ok(own.clone()));
+    let other = GroupId::new(own.group.get() + 1);
+    assert_eq!(Entry::of_group(other, &bytes), Err(EntryError::Group { found: own.group }));
+}
+
+#[test]
+#[should_panic(expected = "NUM-3: an entry needs machine version")]
+fn whoever_is_too_old_for_an_entry_stops() {
+    let newer = MachineVersion(MachineVersion::NEWEST.0 + 1);
+    let entry = Entry { machine_version: newer, ..entry(vec![EntryRecord::Term]) };
+    let _ = Entry::of_group(entry.group, &entry.encode().unwrap());
+}

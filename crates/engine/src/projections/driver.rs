@@ -224,12 +224,10 @@ async fn catch_up(node: &Arc<Node>, slot: &Arc<DomainSlot>, from: LogIndex) -> R
     let mut slice = Vec::new();
     for entry in entries {
         let feed = match entry.body {
-            CommittedBody::Entry(bytes) => match Entry::decode(&bytes) {
-                Ok(decoded) if decoded.group == node.group => {
-                    Feed::of(entry.index, &decoded, &slot.id, &slot.partitions)
-                }
+            CommittedBody::Entry(bytes) => match Entry::of_group(node.group, &bytes) {
+                Ok(decoded) => Feed::of(entry.index, &decoded, &slot.id, &slot.partitions),
                 // Every replica passes over it alike.
-                _ => continue,
+                Err(_) => continue,
             },
             CommittedBody::Blank | CommittedBody::Members(_) => continue,
         };

@@ -1,7 +1,8 @@
 //! When a leader should not lead: its clock is astray, or it has a partition that it cannot serve and somebody else can.
 //!
 //! Invariants
-//! - Leadership goes to a voter that is further with what is unwell here. Where nobody is, it stays: nothing would be better.
+//! - Leadership goes to a voter that is further with what is unwell here, or whose clock is where most are. Where nobody is, it stays:
+//!   nothing would be better.
 //!
 //! Must not know: how leadership is handed over, what is wrong with a partition.
 
@@ -12,62 +13,39 @@ use gapless_consensus::NodeId;
 use gapless_types::{PartitionId, PartitionOffset};
 
 use super::Others;
-use crate::limits::{HANDOVER_PAUSE, LASTING_LOOKS, MAX_CLOCK_SKEW};
+use crate::limits::{HANDOVER_PAUSE, LASTING_LOOKS};
+use crate::log_time::ClockSkew;
 use crate::node::Node;
 use crate::slot::PartitionState;
 
-/// A leader whose clock is far from the others' gives up: log time would go astray with it.
-pub(super) async fn step_back_if_skewed(node: &Node) {
-    let skewed = {
-        let core = node.core();
-        match (&core.leader_clock, &core.others) {
-            (Some(clock), Some(others)) => {
-                let skew = clock.check_skew(&others.clocks, MAX_CLOCK_SKEW).err();
-                let successor = others.missing().into_iter().max_by_key(|(_, missing)| *missing);
-                skew.zip(successor)
-            }
-            _ => None,
-        }
-    };
-    if let Some((skew, (successor, _))) = skewed {
-        node.alarm(format!("{skew}; giving up leadership"));
-        hand_over(node, successor).await;
-    }
-}
-
-async fn hand_over(node: &Node, successor: NodeId) {
-    if let Err(error) = node.replicator().transfer_leadership(successor).await {
-        node.alarm(format!("leadership could not be handed over: {error}"));
-    }
-}
-
-/// Partitions that this node cannot serve, and for how many looks it could not.
+/// What speaks against leading, and when leadership was given up for it.
 #[derive(Debug, Default)]
-pub(super) struct Unwell {
+pub(super) struct SteppingBack {
+    /// Partitions that this node cannot serve, and for how many looks it could not.
     looks: BTreeMap<PartitionId, u32>,
-    /// When leadership was given up last: two nodes that are both unwell do not hand it to and fro.
+    /// When leadership was given up last: two nodes that should both not lead do not hand it to and fro.
     last: Option<Duration>,
 }
 
-impl Unwell {
-    /// A leader with a partition that stays unwell takes no writes for it and has no snapshot for anybody: who is further leads.
-    pub(super) async fn step_back_if_lasting(&mut self, node: &Node) {
-        let lasting = self.look(node);
+impl SteppingBack {
+    /// Looks whether this node, which leads, should go on doing so.
+    pub(super) async fn look(&mut self, node: &Node) {
+        let lasting = self.lasting(node);
         let now = node.clock.monotonic();
-        if lasting.is_empty() || self.last.is_some_and(|last| now.saturating_sub(last) < HANDOVER_PAUSE) {
+        if self.last.is_some_and(|last| now.saturating_sub(last) < HANDOVER_PAUSE) {
             return;
         }
-        let successor = node.core().others.as_ref().and_then(|others| others.further_than(&lasting));
-        if let Some(successor) = successor {
+        if let Some((why, successor)) = skewed(node).or_else(|| unwell(node, &lasting)) {
             self.last = Some(now);
-            let partitions: Vec<String> = lasting.keys().map(ToString::to_string).collect();
-            node.alarm(format!("giving up leadership: partitions {} are unwell here", partitions.join(", ")));
-            hand_over(node, successor).await;
+            node.alarm(format!("giving up leadership: {why}"));
+            if let Err(error) = node.replicator().transfer_leadership(successor).await {
+                node.alarm(format!("leadership could not be handed over: {error}"));
+            }
         }
     }
 
     /// Partitions that have been unwell for long enough, with their last outcomes here.
-    fn look(&mut self, node: &Node) -> BTreeMap<PartitionId, Option<PartitionOffset>> {
+    fn lasting(&mut self, node: &Node) -> BTreeMap<PartitionId, Option<PartitionOffset>> {
         let (mut looks, mut lasting) = (BTreeMap::new(), BTreeMap::new());
         for slot in node.all_slots() {
             let seen = match &*slot.state.borrow() {
@@ -88,26 +66,71 @@ impl Unwell {
     }
 }
 
+/// A leader whose clock is far from the others' gives up, in favour of somebody whose clock is not: log time would go astray with it.
+fn skewed(node: &Node) -> Option<(String, NodeId)> {
+    let core = node.core();
+    let (clock, others) = (core.leader_clock.as_ref()?, core.others.as_ref()?);
+    let skew = clock.check_skew(&others.clocks, node.max_clock_skew).err()?;
+    let successor = others.on_time(&skew, node.clock.monotonic())?;
+    Some((skew.to_string(), successor))
+}
+
+/// A leader with a partition that stays unwell takes no writes for it and has no snapshot for anybody: who is further leads.
+fn unwell(node: &Node, lasting: &BTreeMap<PartitionId, Option<PartitionOffset>>) -> Option<(String, NodeId)> {
+    if lasting.is_empty() {
+        return None;
+    }
+    let successor = node.core().others.as_ref()?.further_than(lasting)?;
+    let partitions: Vec<String> = lasting.keys().map(ToString::to_string).collect();
+    Some((format!("partitions {} are unwell here", partitions.join(", ")), successor))
+}
+
 impl Others {
+    /// The voter whose clock is where most are, and of those the one whose log is longest.
+    fn on_time(&self, skew: &ClockSkew, now: Duration) -> Option<NodeId> {
+        self.successor(|voter| self.clocks.is_near(voter, skew.median, now, skew.max_skew))
+    }
+
     /// The voter that has more of all these partitions, and of those the one whose log is longest.
     fn further_than(&self, unwell: &BTreeMap<PartitionId, Option<PartitionOffset>>) -> Option<NodeId> {
-        let is_further = |node: &NodeId| {
-            let applied = self.applied.get(node);
+        self.successor(|node| {
+            let applied = self.applied.get(&node);
             let has = |partition| applied.and_then(|applied| applied.get(partition)).copied();
             unwell.iter().all(|(partition, offset)| has(partition) > *offset)
-        };
-        let further = self.missing().into_iter().filter(|(node, _)| is_further(node));
-        further.max_by_key(|(_, missing)| *missing).map(|(node, _)| node)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gapless_consensus::Members;
     use gapless_types::{LogIndex, NamespaceId, PartitionIndex};
 
     use super::*;
+    use crate::log_time::LogTime;
     use crate::reports::Report;
     use crate::watermarks::Reach;
+
+    fn members(nodes: &[NodeId]) -> Members {
+        Members::voting(nodes.iter().map(|node| (*node, format!("node-{node}")))).unwrap()
+    }
+
+    #[test]
+    fn who_takes_over_from_a_skewed_leader_is_not_skewed_itself() {
+        let nodes = [1, 2, 3, 4, 5].map(NodeId::new);
+        let mut others = Others::new(nodes[3], &members(&nodes));
+        let second = Duration::from_secs(1);
+        // Of 4 and 5 the clocks are wrong; and 5 has the longest log of all, 3 that of those who are on time.
+        for (node, wall, durable) in [(1, 100, 5), (2, 101, 6), (3, 99, 7), (4, 900, 8), (5, 901, 9)] {
+            let (from, durable) = (NodeId::new(node), Some(LogIndex::new(durable)));
+            others.take_in(&Report { from, wall: wall * second, durable, partitions: Vec::new() }, second);
+        }
+        let time = |seconds: u64| LogTime::from_millis(seconds * 1000).unwrap();
+        let max_skew = 10 * second;
+        let skew = ClockSkew { own: time(900), median: time(101), skew: 799 * second, max_skew };
+        assert_eq!(others.on_time(&skew, second), Some(nodes[2]));
+        assert_eq!(others.on_time(&skew, 1000 * second), None, "nobody has told for long");
+    }
 
     #[test]
     fn who_has_more_of_everything_that_is_unwell_is_the_successor() {
@@ -115,7 +138,7 @@ mod tests {
             |index| PartitionId { namespace: NamespaceId::new(16), index: PartitionIndex::new(index) };
         let offset = |offset| PartitionOffset::new(offset).unwrap();
         let nodes = [1, 2, 3].map(NodeId::new);
-        let mut others = Others::new(nodes[0], nodes.to_vec());
+        let mut others = Others::new(nodes[0], &members(&nodes));
         let mut report = |from: usize, durable, applied: [u64; 2]| {
             let reach = |(index, applied): (u16, u64)| {
                 (partition(index), Reach { offset: offset(applied), index: LogIndex::new(9) })

@@ -57,7 +57,7 @@ pub(super) async fn catch_up(node: &Arc<Node>, slot: &Arc<Slot>, from: LogIndex)
     let slice = entries
         .into_iter()
         .filter_map(|entry| match entry.body {
-            CommittedBody::Entry(bytes) => Some((entry.index, Entry::decode(&bytes).ok()?)),
+            CommittedBody::Entry(bytes) => Some((entry.index, Entry::of_group(node.group, &bytes).ok()?)),
             CommittedBody::Blank | CommittedBody::Members(_) => None,
         })
         .map(|(index, entry)| work_of(&mut dispatch, slot.id, index, entry))

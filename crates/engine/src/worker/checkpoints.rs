@@ -28,7 +28,7 @@ pub(super) async fn begin_checkpoint(node: &Arc<Node>, slot: &Arc<Slot>) -> Resu
     };
     if let Some(checkpointing) = node.workers.run(begin).await? {
         let slot = slot.clone();
-        node.workers.submit(&node.runtime, move || {
+        node.workers.submit_long(&node.runtime, move || {
             match catch_unwind(AssertUnwindSafe(|| checkpointing.write_out())) {
                 Ok(()) => slot.request_end_of_checkpoint(),
                 Err(panic) => slot.break_off(Err(panic)),
@@ -99,6 +99,14 @@ pub(super) fn report_durable(node: &Node, slot: &Slot, partition: &Partition) {
     }
 }
 
+/// Everything that is applied is in a checkpoint, and that is held for a snapshot.
+fn report_snapshot(node: &Node, slot: &Slot, partition: &Partition) {
+    let mut core = node.core();
+    if let Some(offset) = partition.applied().filter(|_| !core.dispatch.is_unknown(slot.id)) {
+        let _ = core.watermarks.snapshot(slot.id, slot.incarnation, offset);
+    }
+}
+
 pub(super) async fn take_mark(node: &Arc<Node>, slot: &Arc<Slot>, mark: Mark) -> Result<(), End> {
     let job = {
         let (node, slot) = (node.clone(), slot.clone());
@@ -112,6 +120,7 @@ pub(super) async fn take_mark(node: &Arc<Node>, slot: &Arc<Slot>, mark: Mark) ->
             let covered = partition.checkpointed() == partition.applied();
             let reason = match partition.view() {
                 Ok(view) if covered => {
+                    report_snapshot(&node, &slot, partition);
                     // Whoever asked may be gone.
                     let _ = mark.reply.send(Marked { view });
                     return Ok(());

@@ -2,22 +2,25 @@
 //!
 //! As many as there are processors take jobs in turn, so that small jobs share threads that are awake instead of waking one each.
 //! A job that waits for its disk holds up those behind it only for a moment: a watch looks after jobs while others wait, and one
-//! that takes long does not count as one of those threads any more.
+//! that takes long does not count as one of those threads any more. One that is known to take long never counts as one of them.
 //!
 //! ```text
-//!  jobs ──▶ queue ──▶ threads that are awake: at most width, and one more for each that is stuck
-//!                        ▲
-//!                      watch: looks while jobs wait
+//!  jobs ──────▶ queue ──┐
+//!                       ├──▶ threads that are awake: at most width, and one more for each that is stuck or takes long
+//!  long jobs ─▶ queue ──┘       ▲
+//!                             watch: looks while jobs wait
 //! ```
 //!
 //! Invariants
 //! - ISO-1: a job is taken after two looks of the watch at the latest, unless threads that are not stuck take others, or there are
 //!   as many threads as there may be.
 //! - A job that was taken in runs, also if the pool is dropped meanwhile.
+//! - A job that panics ends alone: whoever looks after panics is told, and the thread goes on.
 //!
 //! Must not know: what a job does.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -48,6 +51,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Job>,
+    /// Those that are known to take long, and count as stuck from the beginning.
+    long: VecDeque<Job>,
     /// When jobs that run began, by their numbers, and whether they are stuck.
     running: BTreeMap<u64, (Instant, bool)>,
     /// Threads that run a job or are about to look for one.
@@ -80,15 +85,18 @@ impl Pool {
     pub(super) fn submit(&self, job: impl FnOnce() + Send + 'static) {
         let mut state = self.0.lock();
         state.queue.push_back(Box::new(job));
-        if !self.0.call(&mut state) && !state.watched {
-            state.watched = true;
-            self.0.waiting.notify_one();
-        }
+        self.0.call_or_watch(&mut state);
     }
-}
 
-impl Pool {
-    /// Whether jobs wait for a thread.
+    /// The same for a job that will wait for a disk: it takes no thread away from the others.
+    pub(super) fn submit_long(&self, job: impl FnOnce() + Send + 'static) {
+        let mut state = self.0.lock();
+        state.long.push_back(Box::new(job));
+        state.stuck += 1;
+        self.0.call_or_watch(&mut state);
+    }
+
+    /// Whether jobs wait for a thread, but for those that take long.
     pub(super) fn has_jobs(&self) -> bool {
         !self.0.lock().queue.is_empty()
     }
@@ -102,7 +110,26 @@ impl Drop for Pool {
     }
 }
 
+impl State {
+    fn has_jobs(&self) -> bool {
+        !self.queue.is_empty() || !self.long.is_empty()
+    }
+
+    /// The next job, and whether it is one that takes long. Those come first: a thread was called for each of them.
+    fn take(&mut self) -> Option<(Job, bool)> {
+        let long = self.long.pop_front().map(|job| (job, true));
+        long.or_else(|| self.queue.pop_front().map(|job| (job, false)))
+    }
+}
+
 impl Shared {
+    fn call_or_watch(self: &Arc<Self>, state: &mut State) {
+        if !self.call(state) && !state.watched {
+            state.watched = true;
+            self.waiting.notify_one();
+        }
+    }
+
     /// Has one more thread look for jobs, if it may. Whether it does.
     fn call(self: &Arc<Self>, state: &mut State) -> bool {
         if state.awake >= (self.width + state.stuck).min(MOST_THREADS) {
@@ -130,19 +157,19 @@ impl Shared {
         loop {
             // One that comes back from being stuck may be one too many.
             let may_take = state.awake <= self.width + state.stuck;
-            if let Some(job) = may_take.then(|| state.queue.pop_front()).flatten() {
+            if let Some((job, is_long)) = may_take.then(|| state.take()).flatten() {
                 let number = state.next_job;
                 state.next_job += 1;
-                state.running.insert(number, (Instant::now(), false));
+                state.running.insert(number, (Instant::now(), is_long));
                 drop(state);
-                job();
+                let _ = catch_unwind(AssertUnwindSafe(job));
                 state = self.lock();
                 let (_, was_stuck) = state.running.remove(&number).expect("a job runs until it ends");
                 state.stuck -= usize::from(was_stuck);
                 continue;
             }
             state.awake -= 1;
-            if state.closed && state.queue.is_empty() {
+            if state.closed && !state.has_jobs() {
                 return;
             }
             state.asleep += 1;
@@ -170,7 +197,7 @@ impl Shared {
     fn watch(self: Arc<Self>) {
         let mut state = self.lock();
         loop {
-            if state.queue.is_empty() {
+            if !state.has_jobs() {
                 if state.closed {
                     return;
                 }
@@ -188,7 +215,7 @@ impl Shared {
                 stuck += usize::from(*is_stuck);
             }
             state.stuck += stuck;
-            for _ in 0..state.queue.len() {
+            for _ in 0..state.queue.len() + state.long.len() {
                 if !self.call(&mut state) {
                     break;
                 }
@@ -207,6 +234,7 @@ impl std::fmt::Debug for State {
         formatter
             .debug_struct("State")
             .field("queued", &self.queue.len())
+            .field("long", &self.long.len())
             .field("awake", &self.awake)
             .field("stuck", &self.stuck)
             .finish_non_exhaustive()
@@ -268,6 +296,49 @@ mod tests {
         }
         pool.submit(move || done.send(100).unwrap());
         assert_eq!(results.recv_timeout(LIMIT), Ok(100));
+    }
+
+    #[test]
+    fn long_jobs_take_no_thread_away_from_others() {
+        let pool = Pool::new(1).unwrap();
+        let (done, results) = mpsc::channel();
+        let (open, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        for long in 0..10 {
+            let (done, gate) = (done.clone(), gate.clone());
+            pool.submit_long(move || {
+                // Whoever has the gate waits for it, and all the others for him.
+                assert!(gate.lock().unwrap().recv().is_err());
+                done.send(100 + long).unwrap();
+            });
+        }
+        assert!(!pool.has_jobs(), "nobody gives his thread up for them");
+        let job = done.clone();
+        pool.submit(move || job.send(1).unwrap());
+        assert_eq!(results.recv_timeout(LIMIT), Ok(1));
+        drop(open);
+        let mut ran: Vec<u32> = (0..10).map(|_| results.recv_timeout(LIMIT).unwrap()).collect();
+        ran.sort_unstable();
+        assert_eq!(ran, (100..110).collect::<Vec<_>>());
+        let mut looks = 0;
+        while pool.0.lock().stuck > 0 {
+            looks += 1;
+            assert!(looks < 1_000_000, "those that ended are not counted any more");
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_job_that_panics_takes_nobody_along() {
+        let pool = Pool::new(1).unwrap();
+        let (done, results) = mpsc::channel();
+        for job in 0..3 {
+            pool.submit(|| panic!("this job panics, as it should"));
+            pool.submit_long(|| panic!("and this one"));
+            let done = done.clone();
+            pool.submit(move || done.send(job).unwrap());
+            assert_eq!(results.recv_timeout(LIMIT), Ok(job));
+        }
     }
 
     #[test]

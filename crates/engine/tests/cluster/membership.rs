@@ -1,6 +1,7 @@
 //! Members that join, vote, hand over, lose their disks and leave, while clients write.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use gapless_consensus::{NodeId, Start};
 use gapless_engine::Engine;
@@ -27,6 +28,47 @@ async fn write_during(
         }
     };
     tokio::join!(writes, change(leader));
+}
+
+/// It was elected when it was alone, and nobody is elected when others come.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_alone_keeps_the_log_for_whoever_came() {
+    for learns in [false, true] {
+        let mut cluster = Cluster::found_keeping(1, 510, 5).await;
+        cluster.define(1).await;
+        for number in 0..60 {
+            cluster.write(number, &sale(0)).await;
+        }
+        let leader = cluster.engine(id(1));
+        let term = leader.replicator().leadership().borrow().term;
+        for node in [2, 3] {
+            cluster.seat(node, Start::Join);
+            cluster.start(id(node)).await;
+            leader.replicator().add_learner(id(node), format!("node-{node}")).await.unwrap();
+        }
+        let voters = if learns { set(&[1, 2]) } else { set(&[1, 2, 3]) };
+        leader.replicator().change_voters(voters).await.unwrap();
+        cluster.agree().await;
+        let installed = || cluster.engine(id(3)).replicator().statistics().snapshots_installed;
+        let installed_before = installed();
+        cluster.board.isolate(id(3));
+        for number in 100..200 {
+            cluster.write_except(&[id(3)], number, &sale(0)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(leader.replicator().leadership().borrow().term, term, "nobody was elected");
+        let kept = leader.replicator().progress().borrow().first_kept.unwrap();
+        let has = cluster.engine(id(3)).replicator().progress().borrow().durable.unwrap();
+        assert!(kept <= has.next().unwrap(), "TRUNC-1: kept from {kept} on, but node 3 has {has}");
+        cluster.board.heal();
+        eventually("the log is cut once it has caught up", || {
+            leader.replicator().progress().borrow().first_kept.unwrap() > has
+        })
+        .await;
+        assert_eq!(installed(), installed_before, "it got all of it from the log");
+        cluster.agree().await;
+        cluster.close_all().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

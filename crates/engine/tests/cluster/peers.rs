@@ -107,6 +107,24 @@ async fn is_whole(cluster: &Cluster, known: &Known) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn rot_where_nobody_reads_is_found_and_told_and_mended_by_command() {
+    let (mut cluster, known) = lived(630, 10_000, u64::MAX).await;
+    let node = follower(&cluster).await;
+    let engine = cluster.engine(node);
+    let (path, mut segment) = files(&cluster.seats[&node].io, node, "log").remove(0);
+    segment[64 << 10] ^= 1;
+    put(&cluster.seats[&node].io, &path, &segment);
+    let is_told =
+        || engine.alarms().iter().any(|alarm| alarm.contains("the log of partition 16/1 is damaged"));
+    eventually("it is told", is_told).await;
+    assert!(!is_not_well(&engine), "it goes on with what it knows");
+    engine.repair(partition(&engine), RepairSource::AnyNode).await.unwrap();
+    cluster.agree().await;
+    is_whole(&cluster, &known).await;
+    cluster.close_all().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_damaged_log_is_repaired_from_another_node_while_the_others_serve() {
     let (mut cluster, mut known) = lived(51, 10, u64::MAX).await;
     let hurt = follower(&cluster).await;

@@ -25,6 +25,15 @@ async fn write_to_others(
         let workspace = [0, 2, 3][usize::try_from(number % 3).unwrap()];
         outcomes += usize::from(acknowledged.write(engine, number, workspace).await.is_ok());
     }
+    for workspace in [0, 2, 3] {
+        let report = report(engine, workspace);
+        let counts = (report.queued_entries, report.detachments, report.reopenings, report.is_stuck);
+        assert_eq!(
+            counts,
+            (0, 0, 0, false),
+            "ISO-1: nothing waits for partition {workspace}, and nothing did"
+        );
+    }
     outcomes
 }
 

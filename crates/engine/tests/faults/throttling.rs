@@ -9,7 +9,7 @@ use gapless_engine::{Config, Engine, WriteError};
 
 use crate::disk::{Disk, Trouble};
 use crate::harness::{eventually, sale, shop, try_write};
-use crate::{Acknowledged, PATIENT, config, directory, partition};
+use crate::{Acknowledged, PATIENT, config, directory, partition, report};
 
 /// A clock that stands still until the test moves it.
 #[derive(Debug, Default)]
@@ -109,10 +109,15 @@ async fn a_partition_that_stalls_is_throttled_by_age_then_frozen_and_free_again_
     all_others_write(&engine, &mut acknowledged, 10_000..10_030).await;
     advance(&clock, Duration::from_secs(60), &engine, &mut acknowledged, 50_000).await;
     refused_as(&engine, 30_000, "frozen", |error| *error == AdmissionError::Frozen { partition: one }).await;
+    assert!(
+        report(&engine, 1).is_stuck && !report(&engine, 2).is_stuck,
+        "it is told where partitions are listed"
+    );
     all_others_write(&engine, &mut acknowledged, 10_030..10_060).await;
     disk.heal(&directory(1));
     acknowledged.insist(&engine, 1000, 1).await;
     acknowledged.insist(&engine, 1001, 1).await;
+    assert!(!report(&engine, 1).is_stuck);
     acknowledged.check(&engine).await;
     eventually("nothing is in flight", || engine.in_flight() == 0).await;
     engine.close().await;
