@@ -99,10 +99,12 @@ pub(super) fn report_durable(node: &Node, slot: &Slot, partition: &Partition) {
     }
 }
 
-/// Everything that is applied is in a checkpoint, and that is held for a snapshot.
+/// Everything that is applied is in a checkpoint, and that is held for a snapshot. One that was made in an earlier life is not told of,
+/// and then neither is this.
 fn report_snapshot(node: &Node, slot: &Slot, partition: &Partition) {
     let mut core = node.core();
-    if let Some(offset) = partition.applied().filter(|_| !core.dispatch.is_unknown(slot.id)) {
+    let Some((marks, offset)) = core.watermarks.marks(slot.id).zip(partition.applied()) else { return };
+    if marks.checkpoint >= Some(offset) && marks.snapshot < Some(offset) {
         let _ = core.watermarks.snapshot(slot.id, slot.incarnation, offset);
     }
 }
