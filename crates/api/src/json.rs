@@ -5,6 +5,7 @@
 //! Must not know: which messages there are.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::LazyLock;
 
 use base64::Engine as _;
@@ -43,6 +44,15 @@ pub fn to_json(name: &str, message: &impl Message) -> Json {
 /// their numbers and drop what they say twice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Json(Value);
+
+/// The message with its payloads as base64: what [`from_json`] takes.
+impl Deref for Json {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.0
+    }
+}
 
 impl fmt::Display for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
