@@ -65,9 +65,9 @@ impl AdminCalls {
         if !request.namespace.is_empty() {
             check.name("namespace", &request.namespace);
         }
-        check.end()?;
         let question: [&[u8]; 2] = [b"partitions", request.namespace.as_bytes()];
-        let after = page::number(&question, &request.page_token)?;
+        let after = page::number(&question, &request.page_token, &mut check);
+        check.end()?;
         let namespaces = self.engine.namespaces();
         let only = match request.namespace.as_str() {
             "" => None,

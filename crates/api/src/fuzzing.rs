@@ -2,12 +2,13 @@
 //!
 //! Must not know: sockets.
 
+use crate::check::Check;
 use crate::page;
 
 /// Where a page begins by this token; the token that leads there again, if it is one.
 #[must_use]
 pub fn page_token_again(question: &[u8], token: &str) -> Option<String> {
-    let after = page::after(&[question], token).ok()??;
+    let after = page::after(&[question], token, &mut Check::default())?;
     Some(page::token(&[question], &after))
 }
 

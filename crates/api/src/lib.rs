@@ -20,6 +20,7 @@ pub mod event;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod json;
+pub mod key;
 pub mod ledger;
 mod namespaces;
 mod nodes;

@@ -57,9 +57,9 @@ impl AdminCalls {
     ) -> Result<v1::ListNamespacesResponse, Problem> {
         let mut check = Check::default();
         let size = check.page_size(request.page_size);
-        check.end()?;
         let question: [&[u8]; 1] = [b"namespaces"];
-        let after = page::number(&question, &request.page_token)?;
+        let after = page::number(&question, &request.page_token, &mut check);
+        check.end()?;
         let mut found = self.engine.namespaces();
         found.retain(|namespace| {
             after.is_none_or(|after| u64::from(namespace.id.get()) > after)

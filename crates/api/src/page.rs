@@ -8,7 +8,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::problem::Problem;
+use crate::check::Check;
 
 const VERSION: u8 = 1;
 
@@ -20,28 +20,37 @@ pub(crate) fn token(question: &[&[u8]], after: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Where a page begins: behind these bytes; at the start, if there is no token.
-pub(crate) fn after(question: &[&[u8]], token: &str) -> Result<Option<Vec<u8>>, Problem> {
+/// Where a page begins: behind these bytes; at the start, if there is no token. One that is none is noted.
+pub(crate) fn after(question: &[&[u8]], token: &str, check: &mut Check) -> Option<Vec<u8>> {
     if token.is_empty() {
-        return Ok(None);
+        return None;
     }
-    let refused = || Problem::violation("page_token", "is not one that an answer to this request contained");
-    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| refused())?;
-    match bytes.as_slice() {
-        [VERSION, a, b, c, d, after @ ..]
+    match URL_SAFE_NO_PAD.decode(token).as_deref() {
+        Ok([VERSION, a, b, c, d, after @ ..])
             if u32::from_le_bytes([*a, *b, *c, *d]) == checksum(question, after) =>
         {
-            Ok(Some(after.to_vec()))
+            Some(after.to_vec())
         }
-        _ => Err(refused()),
+        _ => {
+            refuse(check);
+            None
+        }
     }
 }
 
 /// A number as the place where a page ends.
-pub(crate) fn number(question: &[&[u8]], token: &str) -> Result<Option<u64>, Problem> {
-    let Some(bytes) = after(question, token)? else { return Ok(None) };
-    let number = bytes.as_slice().try_into().map(u64::from_le_bytes);
-    number.map(Some).map_err(|_| Problem::violation("page_token", "is not one of this request"))
+pub(crate) fn number(question: &[&[u8]], token: &str, check: &mut Check) -> Option<u64> {
+    let bytes = after(question, token, check)?;
+    let number = bytes.as_slice().try_into().map(u64::from_le_bytes).ok();
+    if number.is_none() {
+        refuse(check);
+    }
+    number
+}
+
+/// Notes that a token is none.
+pub(crate) fn refuse(check: &mut Check) {
+    check.add("page_token", "is not one that an answer to this request contained");
 }
 
 fn checksum(question: &[&[u8]], after: &[u8]) -> u32 {
@@ -61,6 +70,11 @@ mod tests {
     fn a_token_leads_on_and_no_other_text_does() {
         let question: [&[u8]; 2] = [b"shop", b"42"];
         let issued = token(&question, b"apples");
+        let after = |question: &[&[u8]], token: &str| {
+            let mut check = Check::default();
+            let after = after(question, token, &mut check);
+            check.end().map(|()| after)
+        };
         assert_eq!(after(&question, &issued).unwrap().unwrap(), b"apples");
         assert_eq!(after(&question, "").unwrap(), None);
         assert!(after(&[b"shop4", b"2"], &issued).is_err(), "another request's");

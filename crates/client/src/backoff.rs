@@ -1,4 +1,6 @@
 //! How long to wait before the next attempt: longer each time, never in step with others, and never shorter than the server asks for.
+//!
+//! A deadline bounds attempts, not what goes well between them: it counts from the first attempt after something was reached.
 
 use std::time::Duration;
 
@@ -12,7 +14,8 @@ pub struct Retry {
     pub first: Duration,
     /// The longest delay, unless the server asks for a longer one.
     pub longest: Duration,
-    /// How long all attempts together may take.
+    /// How long all attempts together may take. For what goes on for long, a subscription or a stream of writes: how long it may be
+    /// broken; a stream that is open and silent is not.
     pub deadline: Duration,
 }
 
@@ -26,29 +29,39 @@ impl Default for Retry {
     }
 }
 
-/// The attempts at one call.
+/// The attempts at one call, or at opening one stream again and again.
 #[derive(Debug)]
 pub(crate) struct Attempts {
     retry: Retry,
-    until: Instant,
+    /// None until an attempt is made.
+    until: Option<Instant>,
+    /// When a stream was opened that has not broken off yet.
+    opened: Option<Instant>,
     made: u32,
     random: fastrand::Rng,
 }
 
 impl Attempts {
     pub(crate) fn new(retry: Retry) -> Self {
-        Self { retry, until: Instant::now() + retry.deadline, made: 0, random: fastrand::Rng::new() }
+        Self { retry, until: None, opened: None, made: 0, random: fastrand::Rng::new() }
     }
 
-    /// How long this attempt may take.
-    pub(crate) fn left(&self) -> Duration {
-        self.until.saturating_duration_since(Instant::now())
+    /// How long this attempt may take. The first one begins now.
+    pub(crate) fn left(&mut self) -> Duration {
+        let now = Instant::now();
+        self.until.get_or_insert_with(|| now + self.retry.deadline).saturating_duration_since(now)
     }
 
     /// What was reached counts: whatever breaks next starts anew.
     pub(crate) fn progressed(&mut self) {
-        self.until = Instant::now() + self.retry.deadline;
+        self.until = None;
         self.made = 0;
+    }
+
+    /// A stream is open. That alone is not progress, for a server may open every stream and break it off at once; having stayed open
+    /// for longer than any delay is.
+    pub(crate) fn opened(&mut self) {
+        self.opened = Some(Instant::now());
     }
 
     /// Waits until the next attempt.
@@ -58,6 +71,9 @@ impl Attempts {
     pub(crate) async fn wait(&mut self, problem: Problem) -> Result<(), Problem> {
         if !problem.can_be_retried() {
             return Err(problem);
+        }
+        if self.opened.take().is_some_and(|opened| opened.elapsed() > self.retry.longest) {
+            self.progressed();
         }
         let delay = self.delay(&problem);
         if delay >= self.left() {
@@ -108,6 +124,40 @@ mod tests {
         assert_eq!(attempts.delay(&unavailable().after(asked)), asked);
         let mut attempts = Attempts::new(Retry::default());
         assert_eq!(attempts.delay(&unavailable().with("leader", "node:1").after(asked)), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_on_an_open_stream_uses_up_no_time() {
+        let mut attempts = Attempts::new(Retry::default());
+        assert_eq!(attempts.left(), Retry::default().deadline);
+        attempts.opened();
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        attempts.wait(unavailable()).await.unwrap();
+        // From then on it counts, also if streams open and break off at once.
+        let since = Instant::now();
+        let ended = loop {
+            attempts.opened();
+            if let Err(problem) = attempts.wait(unavailable()).await {
+                break problem;
+            }
+        };
+        assert_eq!(ended, unavailable());
+        assert!(since.elapsed() <= Retry::default().deadline, "{:?}", since.elapsed());
+        assert!(since.elapsed() >= Retry::default().deadline - Retry::default().longest * 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_arrives_begins_the_deadline_anew() {
+        let mut attempts = Attempts::new(Retry::default());
+        for _ in 0..5 {
+            attempts.wait(unavailable()).await.unwrap();
+            attempts.opened();
+            tokio::time::advance(Duration::from_secs(1)).await;
+            attempts.progressed();
+            assert_eq!(attempts.left(), Retry::default().deadline);
+            tokio::time::advance(Duration::from_secs(29)).await;
+        }
+        assert_eq!(attempts.left(), Duration::from_secs(1));
     }
 
     #[tokio::test]

@@ -4,8 +4,9 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::stream::{BoxStream, StreamExt};
+use futures_util::stream::{self, BoxStream, StreamExt};
 use gapless_api::trace::{TRACEPARENT, TraceContext};
 use gapless_api::v1::admin_client::AdminClient;
 use gapless_api::v1::ledger_client::LedgerClient;
@@ -163,24 +164,42 @@ impl Client {
         }
     }
 
-    /// A call with many answers: its beginning is tried again, and what breaks off later is told.
-    async fn stream<T, U, F>(
+    /// A call with many answers: it is tried again until the first of them is there, and what breaks off later is told.
+    async fn read<T, U, V, F>(
         &self,
         request: T,
         ask: impl Fn(Self, Request<T>) -> F,
-    ) -> Result<Streaming<U>, Error>
+        content: impl Fn(U) -> Option<V> + Send + 'static,
+    ) -> Result<Stream<V>, Error>
     where
         T: Clone,
+        U: Send + 'static,
+        V: Send + 'static,
         F: Future<Output = Result<Response<Streaming<U>>, Status>>,
     {
         let mut attempts = Attempts::new(self.options.retry);
         loop {
-            match ask(self.clone(), self.request(request.clone())).await {
-                Ok(answers) => return Ok(answers.into_inner()),
+            let begun = async {
+                let mut answers = ask(self.clone(), self.request(request.clone())).await?.into_inner();
+                Ok((answers.message().await?, answers))
+            };
+            match within(attempts.left(), begun).await {
+                Ok((None, _)) => return Ok(stream::empty().boxed()),
+                Ok((Some(first), rest)) => return Ok(whole(stream::iter([Ok(first)]).chain(rest), content)),
                 Err(status) => attempts.wait(self.turn(&status)).await?,
             }
         }
     }
+}
+
+/// What a server says, if it says something in time. The deadline of a stream is ours alone: whoever stands between would take one
+/// that is sent along for the end of the whole stream.
+pub(crate) async fn within<T>(
+    time: Duration,
+    said: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    let silent = |_| Err(Status::deadline_exceeded("the server did not answer in time"));
+    tokio::time::timeout(time, said).await.unwrap_or_else(silent)
 }
 
 macro_rules! called {
@@ -245,8 +264,15 @@ impl Client {
     /// # Errors
     /// If there is no answer.
     pub async fn backup(&self, request: v1::BackupRequest) -> Result<Stream<v1::BackupResponse>, Error> {
-        let ask = |client: Self, request| async move { client.admin().backup(request).await };
-        Ok(whole(self.stream(request, ask).await?, Some))
+        let mut attempts = Attempts::new(self.options.retry);
+        loop {
+            // It begins at once; its first answer takes as long as it takes.
+            let mut admin = self.admin();
+            match within(attempts.left(), admin.backup(self.request(request.clone()))).await {
+                Ok(answers) => return Ok(whole(answers.into_inner(), Some)),
+                Err(status) => attempts.wait(self.turn(&status)).await?,
+            }
+        }
     }
 }
 
@@ -278,17 +304,17 @@ impl Ledger for Client {
 
     async fn read_workspace(&self, request: v1::ReadWorkspaceRequest) -> Result<Stream<v1::Event>, Error> {
         let ask = |client: Self, request| async move { client.ledger().read_workspace(request).await };
-        Ok(whole(self.stream(request, ask).await?, |answer| answer.event))
+        self.read(request, ask, |answer: v1::ReadWorkspaceResponse| answer.event).await
     }
 
     async fn read_all(&self, request: v1::ReadAllRequest) -> Result<Stream<v1::Event>, Error> {
         let ask = |client: Self, request| async move { client.ledger().read_all(request).await };
-        Ok(whole(self.stream(request, ask).await?, |answer| answer.event))
+        self.read(request, ask, |answer: v1::ReadAllResponse| answer.event).await
     }
 
     async fn read_partition(&self, request: v1::ReadPartitionRequest) -> Result<Stream<v1::Outcome>, Error> {
         let ask = |client: Self, request| async move { client.ledger().read_partition(request).await };
-        Ok(whole(self.stream(request, ask).await?, |answer| answer.outcome))
+        self.read(request, ask, |answer: v1::ReadPartitionResponse| answer.outcome).await
     }
 
     fn subscribe(&self, request: v1::SubscribeRequest) -> Stream<v1::SubscribeResponse> {
@@ -298,7 +324,7 @@ impl Ledger for Client {
 
 /// What answers contain.
 fn whole<T: Send + 'static, U: 'static>(
-    answers: Streaming<T>,
+    answers: impl futures_util::Stream<Item = Result<T, Status>> + Send + 'static,
     content: impl Fn(T) -> Option<U> + Send + 'static,
 ) -> Stream<U> {
     let answer = move |answer: Result<T, Status>| {

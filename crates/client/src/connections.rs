@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gapless_api::Problem;
+use gapless_api::{Problem, ProblemKind};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::client::AddressError;
@@ -51,7 +51,8 @@ impl Connections {
         known.channels.entry(address.clone()).or_insert_with(connect).clone()
     }
 
-    /// After a problem somebody else is asked: who leads, if that was told, or the next one.
+    /// After a problem somebody else is asked: who leads, if that was told, or the next one, if this one cannot be reached or cannot
+    /// answer now. Whoever has answered is asked again.
     pub(crate) fn turn(&self, problem: &Problem) {
         let mut known = self.known();
         match problem.leader().filter(|leader| self.endpoint(leader).is_ok()) {
@@ -63,9 +64,11 @@ impl Connections {
                 }
                 None => known.now = (known.now + 1) % known.addresses.len(),
             },
-            // Who is busy is busy for everybody: there is one leader.
-            None if problem.kind == gapless_api::ProblemKind::Exhausted => {}
-            None => known.now = (known.now + 1) % known.addresses.len(),
+            None if matches!(problem.kind, ProblemKind::Unavailable | ProblemKind::Deadline) => {
+                known.now = (known.now + 1) % known.addresses.len();
+            }
+            // Who is busy is busy for everybody, for there is one leader; and what is wrong with a request is wrong everywhere.
+            None => {}
         }
     }
 
@@ -131,8 +134,6 @@ fn without_user(address: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use gapless_api::ProblemKind;
-
     use super::*;
 
     #[tokio::test]
@@ -154,8 +155,28 @@ mod tests {
         assert_eq!(now(), "b:1");
         connections.turn(&away.with("leader", "not an address"));
         assert_eq!(now(), "c:1");
-        connections.turn(&Problem::new(ProblemKind::Exhausted, "OVERLOADED", "busy"));
-        assert_eq!(now(), "c:1");
+        connections.turn(&Problem::new(ProblemKind::Deadline, "OUTCOME_UNKNOWN", "silent"));
+        assert_eq!(now(), "a:1");
+    }
+
+    #[tokio::test]
+    async fn who_has_answered_is_asked_again() {
+        let connections =
+            Connections::new(&["a:1".to_owned(), "b:1".to_owned()], Credentials::default()).unwrap();
+        for kind in [
+            ProblemKind::Invalid,
+            ProblemKind::NotFound,
+            ProblemKind::AlreadyExists,
+            ProblemKind::Exhausted,
+            ProblemKind::Precondition,
+            ProblemKind::Unimplemented,
+            ProblemKind::Unauthenticated,
+            ProblemKind::Denied,
+            ProblemKind::Internal,
+        ] {
+            connections.turn(&Problem::new(kind, "ANSWERED", "no"));
+            assert_eq!(connections.known().now, 0, "{kind:?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use gapless_api::v1;
 use tonic::Streaming;
 
 use crate::backoff::Attempts;
-use crate::client::Client;
+use crate::client::{Client, within};
 use crate::error::Error;
 use crate::ledger::Stream;
 
@@ -37,8 +37,10 @@ impl Following {
             let status = match &mut self.open {
                 None => {
                     let request = self.client.request(self.request.clone());
-                    match self.client.projections().subscribe_effects(request).await {
+                    let mut projections = self.client.projections();
+                    match within(self.attempts.left(), projections.subscribe_effects(request)).await {
                         Ok(open) => {
+                            self.attempts.opened();
                             self.open = Some(open.into_inner());
                             self.seen = 0;
                             continue;

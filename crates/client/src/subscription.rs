@@ -6,7 +6,7 @@ use gapless_api::v1::subscribe_response::Item;
 use tonic::Streaming;
 
 use crate::backoff::Attempts;
-use crate::client::Client;
+use crate::client::{Client, within};
 use crate::error::Error;
 use crate::ledger::Stream;
 
@@ -36,14 +36,18 @@ impl Following {
     async fn next(&mut self) -> Result<v1::SubscribeResponse, Error> {
         loop {
             let status = match &mut self.open {
-                None => match self.client.ledger().subscribe(self.client.request(self.request.clone())).await
-                {
-                    Ok(open) => {
-                        self.open = Some(open.into_inner());
-                        continue;
+                None => {
+                    let mut ledger = self.client.ledger();
+                    let opening = ledger.subscribe(self.client.request(self.request.clone()));
+                    match within(self.attempts.left(), opening).await {
+                        Ok(open) => {
+                            self.attempts.opened();
+                            self.open = Some(open.into_inner());
+                            continue;
+                        }
+                        Err(status) => status,
                     }
-                    Err(status) => status,
-                },
+                }
                 Some(open) => match open.message().await {
                     Ok(Some(item)) => {
                         self.attempts.progressed();

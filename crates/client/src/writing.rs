@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
 use crate::backoff::Attempts;
-use crate::client::Client;
+use crate::client::{Client, within};
 use crate::error::Error;
 use crate::key::with_key;
 use crate::ledger::Stream;
@@ -124,7 +124,10 @@ impl Writing {
             let request: v1::WriteRequest = receiver.recv().await?;
             Some((request, receiver))
         });
-        let answers = self.client.ledger().write_stream(self.client.request(sent)).await?.into_inner();
+        let mut ledger = self.client.ledger();
+        let opening = ledger.write_stream(self.client.request(sent));
+        let answers = within(self.attempts.left(), opening).await?.into_inner();
+        self.attempts.opened();
         let unsent = self.pending.first_key_value().map_or(self.next, |(first, _)| *first);
         Ok(Open { sender: Some(sender), answers, unsent })
     }

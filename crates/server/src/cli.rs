@@ -189,7 +189,7 @@ pub(crate) struct VerifyArguments {
     pub(crate) scratch: Option<PathBuf>,
     /// Form of the output
     #[arg(short, long, value_enum, value_name = "FORM", default_value_t)]
-    pub(crate) output: Form,
+    pub(crate) output: DumpForm,
 }
 
 const DEMO_ABOUT: &str = "\
@@ -233,7 +233,7 @@ pub(crate) enum LogCommand {
         frames: bool,
         /// Form of the output
         #[arg(short, long, value_enum, value_name = "FORM", default_value_t)]
-        output: Form,
+        output: DumpForm,
     },
     /// Reads and checks every frame, and names every damage
     #[command(long_about = VERIFY_ABOUT, after_help = VERIFY_EXAMPLES)]
@@ -242,7 +242,7 @@ pub(crate) enum LogCommand {
         dir: PathBuf,
         /// Form of the output
         #[arg(short, long, value_enum, value_name = "FORM", default_value_t)]
-        output: Form,
+        output: DumpForm,
     },
     /// Shows the records
     #[command(long_about = DUMP_ABOUT, after_help = DUMP_EXAMPLES)]
@@ -257,7 +257,7 @@ pub(crate) enum LogCommand {
         yes: bool,
         /// Form of the output
         #[arg(short, long, value_enum, value_name = "FORM", default_value_t)]
-        output: Form,
+        output: DumpForm,
     },
 }
 
@@ -328,23 +328,13 @@ Examples:
   gapless log accept-loss ./gapless-demo/demo/log
   gapless log accept-loss ./gapless-demo/demo/log --yes";
 
-/// Form of an answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Form {
-    /// For people
-    #[default]
-    Table,
-    /// For programs
-    Json,
-}
-
-/// Form of a dump, and of what a server answers.
+/// Form of what a command says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DumpForm {
     /// For people
     #[default]
     Table,
-    /// For programs: one line for each thing
+    /// For programs: one line for each thing, if there may be many
     Json,
     /// The payloads, values or numbers, and nothing else
     Raw,

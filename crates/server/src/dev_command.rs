@@ -3,7 +3,6 @@
 //! Must not know: what is served.
 
 use std::io::Write;
-use std::net::SocketAddr;
 use std::num::NonZeroU16;
 
 use anyhow::Result;
@@ -41,7 +40,7 @@ pub(crate) fn run(arguments: &DevArguments, out: &mut dyn Write) -> Result<()> {
         if node.engine.namespace(NAMESPACE).is_none() {
             node.engine.define(definition()).await?;
         }
-        introduce(node.address(), arguments, out)?;
+        introduce(&node, arguments, out)?;
         stop.wait().await;
         node.stop().await;
         Ok(())
@@ -55,14 +54,15 @@ fn definition() -> Definition {
     Definition::new(name(NAMESPACE), partitions).with_sequence(name("invoice"), 1)
 }
 
-fn introduce(address: SocketAddr, arguments: &DevArguments, out: &mut dyn Write) -> Result<()> {
-    let program = invocation();
+fn introduce(node: &Node, arguments: &DevArguments, out: &mut dyn Write) -> Result<()> {
+    let (program, address) = (invocation(), node.address());
     let server = if address.port() == DEFAULT_PORT { String::new() } else { format!(" --server {address}") };
     writeln!(out, "listening on {address}")?;
     writeln!(out, "  console    http://{address}/")?;
     writeln!(out, "  gRPC       {address}, with reflection and health")?;
     writeln!(out, "  HTTP       http://{address}/v1/namespaces, described at http://{address}/openapi.json")?;
     writeln!(out, "  data       {}, kept when this ends", arguments.data.display())?;
+    writeln!(out, "  ready      after {} ms", node.ready_after.as_millis())?;
     writeln!(out, "  namespace  {NAMESPACE}, with a gap-free sequence `invoice` in each workspace")?;
     writeln!(out, "\n{}", heading("Three commands to try, in another terminal"))?;
     writeln!(out, "  {program} write {NAMESPACE}/1 ItemSold '{{\"amount\":3}}' --number invoice{server}")?;

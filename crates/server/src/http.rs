@@ -36,6 +36,7 @@ use crate::access::gate::{Gate, caller};
 use crate::access::rules::Asked;
 use crate::metrics::{CallId, Metrics};
 use crate::rate::Rates;
+use crate::readiness::Readiness;
 use crate::server::Limits;
 
 /// What every route has at hand.
@@ -49,7 +50,7 @@ pub(crate) struct Http {
     pub(crate) metrics: Metrics,
     /// How often barriers are waited for.
     pub(crate) barriers: Arc<Rates>,
-    pub(crate) serving: watch::Receiver<bool>,
+    pub(crate) readiness: watch::Receiver<Readiness>,
     pub(crate) closing: watch::Receiver<bool>,
 }
 

@@ -17,6 +17,7 @@ mod ledger_service;
 mod metrics;
 mod projection_service;
 mod rate;
+mod readiness;
 mod reading;
 mod security;
 mod server;

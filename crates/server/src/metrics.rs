@@ -27,6 +27,7 @@ use tokio::sync::watch;
 
 use crate::access::reload::ReloadCounters;
 use crate::audit::Audit;
+use crate::readiness::Readiness;
 use crate::telemetry::SpanCounters;
 
 pub(crate) use self::body::Measured;
@@ -40,7 +41,7 @@ pub(crate) struct Metrics {
     pub(crate) traffic: Arc<Traffic>,
     spans: Arc<SpanCounters>,
     started: Started,
-    serving: watch::Receiver<bool>,
+    readiness: watch::Receiver<Readiness>,
     audit: Audit,
     reloads: Arc<ReloadCounters>,
 }
@@ -48,14 +49,14 @@ pub(crate) struct Metrics {
 impl Metrics {
     /// `connections` is shared with whoever else tells how many there are.
     pub(crate) fn new(
-        serving: watch::Receiver<bool>,
+        readiness: watch::Receiver<Readiness>,
         spans: Arc<SpanCounters>,
         connections: Arc<AtomicU64>,
         audit: Audit,
         reloads: Arc<ReloadCounters>,
     ) -> Self {
         let traffic = Arc::new(Traffic::new(connections));
-        Self { traffic, spans, started: Started::now(), serving, audit, reloads }
+        Self { traffic, spans, started: Started::now(), readiness, audit, reloads }
     }
 
     /// Every metric, as it is now.

@@ -14,7 +14,7 @@ use gapless_log::io::real::RealIo;
 use gapless_partition::Scratch;
 use serde::Serialize;
 
-use crate::cli::{Form, RepairArguments};
+use crate::cli::{DumpForm, RepairArguments};
 use crate::log_command::trouble::shell_word;
 use crate::output::write_json;
 use crate::progress::{Progress, Unit};
@@ -90,14 +90,12 @@ struct Line<'a> {
 fn show(report: &RepairReport, arguments: &RepairArguments, out: &mut dyn Write) -> Result<()> {
     let lines: Vec<Line<'_>> =
         report.repaired.iter().map(|repaired| Line { path: &repaired.path, what: &repaired.what }).collect();
-    if arguments.output == Form::Json {
-        return write_json(out, &serde_json::json!({ "repaired": lines }));
+    match arguments.output {
+        DumpForm::Json => write_json(out, &serde_json::json!({ "repaired": lines })),
+        DumpForm::Raw => Ok(lines.iter().try_for_each(|line| writeln!(out, "{}", line.path.display()))?),
+        DumpForm::Table if lines.is_empty() => Ok(writeln!(out, "nothing to repair")?),
+        DumpForm::Table => {
+            Ok(lines.iter().try_for_each(|line| writeln!(out, "{}\n  {}", line.path.display(), line.what))?)
+        }
     }
-    if lines.is_empty() {
-        writeln!(out, "nothing to repair")?;
-    }
-    for line in lines {
-        writeln!(out, "{}\n  {}", line.path.display(), line.what)?;
-    }
-    Ok(())
 }

@@ -16,7 +16,7 @@ use gapless_log::io::Io;
 use gapless_log::io::real::RealIo;
 use serde::Serialize;
 
-use crate::cli::{Form, RestoreArguments};
+use crate::cli::{DumpForm, RestoreArguments};
 use crate::log_command::trouble::shell_word;
 use crate::output::{Bytes, counted, rate, time, write_json};
 use crate::progress::{Progress, Unit};
@@ -89,7 +89,10 @@ fn show(
     arguments: &RestoreArguments,
     out: &mut dyn Write,
 ) -> Result<()> {
-    if arguments.output == Form::Json {
+    if arguments.output == DumpForm::Raw {
+        return Ok(writeln!(out, "{}", report.index)?);
+    }
+    if arguments.output == DumpForm::Json {
         return write_json(
             out,
             &Report {

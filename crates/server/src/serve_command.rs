@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use gapless_engine::{Engine, OpenError};
@@ -80,6 +80,8 @@ pub(crate) struct Node {
     pub(crate) engine: Engine,
     server: Server,
     telemetry: Telemetry,
+    /// How long it took until it took writes.
+    pub(crate) ready_after: Duration,
 }
 
 impl Node {
@@ -109,8 +111,9 @@ impl Node {
         engine.wait_for_leader().await;
         engine.wait_until_actualized().await;
         let (address, partitions) = (server.address(), engine.partitions().len());
-        tracing::info!(%address, partitions, "ready after {} ms", began.elapsed().as_millis());
-        Ok(Self { engine, server, telemetry })
+        let ready_after = began.elapsed();
+        tracing::info!(%address, partitions, "ready after {} ms", ready_after.as_millis());
+        Ok(Self { engine, server, telemetry, ready_after })
     }
 
     /// Where it listens.

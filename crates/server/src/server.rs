@@ -33,6 +33,7 @@ use crate::ledger_service::LedgerService;
 use crate::metrics::Metrics;
 use crate::projection_service::ProjectionService;
 use crate::rate::Rates;
+use crate::readiness::{self, Told};
 use crate::security::Security;
 use crate::telemetry::SpanCounters;
 
@@ -149,11 +150,12 @@ pub struct Server {
     address: SocketAddr,
     closing: watch::Sender<bool>,
     accepting: JoinHandle<()>,
-    health: tonic_health::server::HealthReporter,
+    readiness: JoinHandle<()>,
 }
 
 impl Server {
-    /// Binds and answers. Health says so as soon as the engine takes writes and every partition is up.
+    /// Binds and answers. Health says so as soon as the engine takes writes, or knows who does, and every partition is up; and when
+    /// that is no longer so.
     ///
     /// # Errors
     /// If nobody can listen there.
@@ -164,8 +166,7 @@ impl Server {
         let address = listener.local_addr().map_err(refused)?;
         let (closing, closed) = watch::channel(false);
         let (health, health_service) = tonic_health::server::health_reporter();
-        health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
-        let (serving, served) = watch::channel(false);
+        let told = Told::starting(health).await;
         let ledger = LedgerCalls::new(engine.clone());
         let places = match &config.backup_root {
             Some(root) => BackupPlaces::Below(root.clone()),
@@ -182,7 +183,7 @@ impl Server {
         };
         let reloads: Arc<ReloadCounters> = Arc::default();
         let metrics = Metrics::new(
-            served.clone(),
+            told.watch(),
             config.spans.clone(),
             admin.connections(),
             audit.clone(),
@@ -200,7 +201,7 @@ impl Server {
             limits: config.limits,
             metrics,
             barriers: barriers.clone(),
-            serving: served,
+            readiness: told.watch(),
             closing: closed.clone(),
         };
         let ledger = LedgerService::new(ledger, config.limits, closed.clone());
@@ -228,8 +229,8 @@ impl Server {
         tokio::spawn(reload::watch(security.sources, interval, reloads, closed.clone()));
         let accepting = tokio::spawn(accept::run(listener, Arc::new(door), config.limits, closed));
         tokio::spawn(tell_leadership(engine.clone(), elections, closing.subscribe()));
-        tokio::spawn(tell_health(engine, health.clone(), serving, closing.subscribe()));
-        Ok(Self { address, closing, accepting, health })
+        let readiness = tokio::spawn(readiness::follow(engine, told, closing.subscribe()));
+        Ok(Self { address, closing, accepting, readiness })
     }
 
     /// Where it listens.
@@ -240,37 +241,10 @@ impl Server {
     /// Stops: takes no new connections and calls, lets calls finish, ends subscriptions. Ready when nobody is connected any more,
     /// or the time for that is over.
     pub async fn stop(self) {
-        for service in SERVICES {
-            self.health.set_service_status(service, tonic_health::ServingStatus::NotServing).await;
-        }
         self.closing.send_replace(true);
-        // It cannot fail but by a panic, which was reported.
+        // They cannot fail but by a panic, which was reported.
+        let _ = self.readiness.await;
         let _ = self.accepting.await;
-    }
-}
-
-/// Services whose health is told; the empty name is that of the server as a whole.
-const SERVICES: [&str; 4] = ["", "gapless.v1.Ledger", "gapless.v1.Admin", "gapless.v1.Projections"];
-
-async fn tell_health(
-    engine: Engine,
-    health: tonic_health::server::HealthReporter,
-    serving: watch::Sender<bool>,
-    mut closing: watch::Receiver<bool>,
-) {
-    let ready = async {
-        engine.wait_for_leader().await;
-        engine.wait_until_actualized().await;
-    };
-    tokio::select! {
-        () = ready => {}
-        _ = closing.wait_for(|closing| *closing) => return,
-    }
-    serving.send_replace(true);
-    for service in SERVICES {
-        if !*closing.borrow() {
-            health.set_service_status(service, tonic_health::ServingStatus::Serving).await;
-        }
     }
 }
 

@@ -16,7 +16,7 @@ use gapless_partition::{Difference, Phase, Place, Scratch, StoreCheck, Verified,
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::cli::{Form, VerifyArguments};
+use crate::cli::{DumpForm, VerifyArguments};
 use crate::log_command::trouble::{explained, no_log, shell_word};
 use crate::output::{counted, time, write_json};
 use crate::refusal::Refusal;
@@ -37,10 +37,16 @@ pub(crate) fn run(arguments: &VerifyArguments, out: &mut dyn Write) -> Result<()
     let verified = verified.map_err(|error| not_verified(&error, dir))?;
     let result = Answer { dir, verified: &verified, took: began.elapsed() };
     match arguments.output {
-        Form::Json => write_json(out, &result.report())?,
-        Form::Table => result.write(out)?,
+        DumpForm::Json => write_json(out, &result.report())?,
+        DumpForm::Table => result.write(out)?,
+        DumpForm::Raw => writeln!(out, "{}", word(verified.is_sound()))?,
     }
     result.verdict()
+}
+
+/// What was found, in a word.
+fn word(is_sound: bool) -> &'static str {
+    if is_sound { "sound" } else { "damaged" }
 }
 
 /// A directory for what is computed; removed when this is dropped.

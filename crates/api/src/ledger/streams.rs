@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use gapless_engine::partition::{Direction, StoredOutcome, View};
 use gapless_engine::types::{LogIndex, PartitionId, PartitionOffset, WorkspaceId, WorkspaceOffset};
-use gapless_engine::{Consistency, Engine, Follow, ReadOptions};
+use gapless_engine::{Consistency, Engine, Follow, ReadError, ReadOptions};
 
 use super::LedgerCalls;
 use crate::check::Check;
@@ -15,6 +15,7 @@ use crate::paging::{PageLength, Wanted};
 use crate::problem::Problem;
 use crate::read_all;
 use crate::reading::{Found, Newness, Question, off_thread, partition_at, partition_of, view};
+use crate::unknown;
 use crate::v1;
 
 /// What a server sends one by one.
@@ -137,11 +138,13 @@ impl LedgerCalls {
                 (Follow::Namespace(found.partition.namespace, LogIndex::new(request.from)), found, false)
             }
         };
-        let Found { name, .. } = found;
         let subscription = engine.follow(follow)?;
-        let items = stream::try_unfold(subscription, |mut subscription| async move {
-            let followed = subscription.next().await.map_err(Problem::from)?;
-            Ok(Some((followed, subscription)))
+        let Found { name, partition } = found;
+        let following = (subscription, engine.clone(), name.clone());
+        let items = stream::try_unfold(following, move |(mut subscription, engine, name)| async move {
+            let followed = subscription.next().await;
+            let followed = followed.map_err(|error| ended(&engine, &name, partition, error))?;
+            Ok(Some((followed, (subscription, engine, name))))
         });
         let answer = move |followed: gapless_engine::Followed| {
             let (partition, stored) = (followed.partition, &followed.outcome);
@@ -153,6 +156,16 @@ impl LedgerCalls {
             Ok(v1::SubscribeResponse { item: Some(item) })
         };
         Ok(items.map(move |followed| followed.and_then(&answer)).boxed())
+    }
+}
+
+/// Why following ended. Partitions close when the node stops, and when their namespace is dropped: then nobody should come back.
+fn ended(engine: &Engine, name: &str, partition: PartitionId, error: ReadError) -> Problem {
+    // Another one of that name is another one.
+    let is_there = || engine.namespace(name).is_some_and(|found| found.id == partition.namespace);
+    match error {
+        ReadError::Closing if !is_there() => unknown::namespace(engine, name),
+        error => error.into(),
     }
 }
 

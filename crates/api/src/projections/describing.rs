@@ -24,9 +24,9 @@ impl ProjectionCalls {
         let mut check = Check::default();
         check.name("namespace", &request.namespace);
         let size = check.page_size(request.page_size);
-        check.end()?;
         let question: [&[u8]; 2] = [b"projections", request.namespace.as_bytes()];
-        let after = page::after(&question, &request.page_token)?;
+        let after = page::after(&question, &request.page_token, &mut check);
+        check.end()?;
         let found = self.engine.projections(&request.namespace);
         let mut found = found.map_err(|error| self.named(error, &request.namespace, ""))?;
         found.sort_by(|one, other| one.name.cmp(&other.name));
@@ -46,9 +46,9 @@ impl ProjectionCalls {
         let mut check = Check::default();
         names(&request.namespace, &request.projection, &mut check);
         let size = check.page_size(request.page_size);
-        check.end()?;
         let question: [&[u8]; 3] = [b"domains", request.namespace.as_bytes(), request.projection.as_bytes()];
-        let after = page::number(&question, &request.page_token)?;
+        let after = page::number(&question, &request.page_token, &mut check);
+        check.end()?;
         let report = self.report(&request.namespace, &request.projection)?;
         let mut found: Vec<&DomainReport> = report.domains.iter().collect();
         found.sort_by_key(|report| index(report));
@@ -76,10 +76,11 @@ impl ProjectionCalls {
         let mut check = Check::default();
         names(&request.namespace, &request.projection, &mut check);
         let size = check.page_size(request.page_size);
-        check.end()?;
         let question: [&[u8]; 3] =
             [b"dead letters", request.namespace.as_bytes(), request.projection.as_bytes()];
-        let (from, mut after) = place(page::after(&question, &request.page_token)?)?;
+        let behind = page::after(&question, &request.page_token, &mut check);
+        let (from, mut after) = place(behind, &mut check);
+        check.end()?;
         let report = self.report(&request.namespace, &request.projection)?;
         let mut domains: Vec<&DomainReport> = report.domains.iter().collect();
         domains.sort_by_key(|report| index(report));
@@ -113,13 +114,16 @@ impl ProjectionCalls {
 }
 
 /// The partition and the slot behind which a page begins.
-fn place(after: Option<Vec<u8>>) -> Result<(u32, u64), Problem> {
-    let Some(bytes) = after else { return Ok((0, 0)) };
-    let wrong = || Problem::violation("page_token", "is not one of this request");
-    let (partition, slot) = bytes.split_at_checked(4).ok_or_else(wrong)?;
-    let partition = partition.try_into().map_err(|_| wrong())?;
-    let slot = slot.try_into().map_err(|_| wrong())?;
-    Ok((u32::from_le_bytes(partition), u64::from_le_bytes(slot)))
+fn place(after: Option<Vec<u8>>, check: &mut Check) -> (u32, u64) {
+    let Some(bytes) = after else { return (0, 0) };
+    let parts = bytes.split_at_checked(4).and_then(|(partition, slot)| {
+        let partition = partition.try_into().map(u32::from_le_bytes).ok()?;
+        Some((partition, slot.try_into().map(u64::from_le_bytes).ok()?))
+    });
+    if parts.is_none() {
+        page::refuse(check);
+    }
+    parts.unwrap_or((0, 0))
 }
 
 fn dead_letters(

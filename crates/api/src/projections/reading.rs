@@ -55,7 +55,6 @@ impl ProjectionCalls {
         if request.id.is_some() && !request.prefix.is_empty() {
             check.add("prefix", "an id is asked for, or ids that begin with something");
         }
-        check.end()?;
         let number = request.workspace.to_le_bytes();
         let question: [&[u8]; 6] = [
             b"rows",
@@ -65,7 +64,8 @@ impl ProjectionCalls {
             &number,
             request.prefix.as_bytes(),
         ];
-        let after = page::after(&question, &request.page_token)?;
+        let after = page::after(&question, &request.page_token, &mut check);
+        check.end()?;
         let workspace = WorkspaceId::new(request.workspace);
         let (domain, workspace) = self.domain_of(&request.namespace, &request.projection, workspace)?;
         let view = self.view(&request, &domain, newness, patience).await?;

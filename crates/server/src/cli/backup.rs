@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use gapless_engine::PartitionName;
 
-use super::{Connection, Form};
+use super::{Connection, DumpForm};
 
 pub(super) const BACKUP_ABOUT: &str = "\
 Asks a server to back everything up: all partitions, namespaces and projections as of one entry of
@@ -78,7 +78,7 @@ pub(crate) struct RestoreArguments {
     pub(crate) address: String,
     /// Form of the output
     #[arg(short, long, value_enum, value_name = "FORM", default_value_t)]
-    pub(crate) output: Form,
+    pub(crate) output: DumpForm,
 }
 
 pub(super) const REPAIR_ABOUT: &str = "\
@@ -114,7 +114,7 @@ pub(crate) struct RepairArguments {
     pub(crate) scratch: Option<PathBuf>,
     /// Form of the output
     #[arg(short, long, value_enum, value_name = "FORM", default_value_t)]
-    pub(crate) output: Form,
+    pub(crate) output: DumpForm,
 }
 
 /// A time in milliseconds since 1970.

@@ -99,7 +99,7 @@ pub(crate) struct WriteArguments {
     pub(crate) event_type: String,
     /// The event itself; - reads it from stdin
     pub(crate) payload: Option<String>,
-    /// Idempotency key: 32 hexadecimal digits, or any name of what is intended; the same one again changes nothing
+    /// Idempotency key: a UUID, 32 hexadecimal digits, or any name of what is intended; the same one again changes nothing
     #[arg(long)]
     pub(crate) key: Option<String>,
     /// Who writes

@@ -40,13 +40,22 @@ pub(crate) fn run(command: &EntityCommand, out: &mut dyn Write) -> Result<()> {
                 page_size: 1000,
                 ..Default::default()
             };
+            let mut rows = Vec::new();
             loop {
                 let page = answer(client.list_entities(request.clone()), connection).await?;
-                show(&page.entities, connection.output, out)?;
+                match connection.output {
+                    // One table, whose columns are as wide as all of it needs.
+                    DumpForm::Table => rows.extend(page.entities),
+                    form => show(&page.entities, form, out)?,
+                }
                 request.page_token = page.next_page_token;
                 if request.page_token.is_empty() {
-                    return Ok(());
+                    break;
                 }
+            }
+            match connection.output {
+                DumpForm::Table => show(&rows, DumpForm::Table, out),
+                DumpForm::Json | DumpForm::Raw => Ok(()),
             }
         }),
     }

@@ -23,12 +23,13 @@ pub(crate) fn run(command: &NamespaceCommand, out: &mut dyn Write) -> Result<()>
         }
         NamespaceCommand::List { connection } => ask(connection, async |client| {
             let mut request = v1::ListNamespacesRequest { page_size: 1000, ..Default::default() };
+            let mut found = Vec::new();
             loop {
                 let page = answer(client.list_namespaces(request.clone()), connection).await?;
-                show(&page.namespaces, connection.output, out)?;
+                found.extend(page.namespaces);
                 request.page_token = page.next_page_token;
                 if request.page_token.is_empty() {
-                    return Ok(());
+                    return show(&found, connection.output, out);
                 }
             }
         }),
@@ -54,7 +55,11 @@ pub(crate) fn run(command: &NamespaceCommand, out: &mut dyn Write) -> Result<()>
             }
             let request = v1::DropNamespaceRequest { namespace: name.clone() };
             ask(connection, async |client| answer(client.drop_namespace(request), connection).await)?;
-            Ok(writeln!(out, "dropped {name}")?)
+            match connection.output {
+                DumpForm::Table => Ok(writeln!(out, "dropped {name}")?),
+                DumpForm::Json => write_json_line(out, &serde_json::json!({ "namespace": name })),
+                DumpForm::Raw => Ok(writeln!(out, "{name}")?),
+            }
         }
     }
 }

@@ -185,6 +185,7 @@ async fn rows(
     connection: &Connection,
     out: &mut dyn Write,
 ) -> Result<()> {
+    let mut rows = Vec::new();
     loop {
         let page = answer(client.query(request.clone()), connection).await?;
         if let (Some(id), [row]) = (&request.id, page.rows.as_slice())
@@ -196,11 +197,19 @@ async fn rows(
                 "see which there are: gapless projection rows NAMESPACE PROJECTION TABLE --workspace N";
             return Err(Refusal::new(problem, next).into());
         }
-        show_rows(&page.rows, connection.output, out)?;
+        match connection.output {
+            // One table, whose columns are as wide as all of it needs.
+            DumpForm::Table => rows.extend(page.rows),
+            form => show_rows(&page.rows, form, out)?,
+        }
         request.page_token = page.next_page_token;
         if request.page_token.is_empty() {
-            return Ok(());
+            break;
         }
+    }
+    match connection.output {
+        DumpForm::Table => show_rows(&rows, DumpForm::Table, out),
+        DumpForm::Json | DumpForm::Raw => Ok(()),
     }
 }
 
@@ -254,12 +263,13 @@ async fn dead_letters(
         page_size: 1000,
         ..Default::default()
     };
+    let mut found = Vec::new();
     loop {
         let page = answer(client.list_dead_letters(request.clone()), connection).await?;
-        show_dead_letters(&page.dead_letters, connection.output, out)?;
+        found.extend(page.dead_letters);
         request.page_token = page.next_page_token;
         if request.page_token.is_empty() {
-            return Ok(());
+            return show_dead_letters(&found, connection.output, out);
         }
     }
 }

@@ -4,12 +4,12 @@ use std::io::{Read, Write};
 
 use anyhow::{Context, Result};
 use gapless_api::json::{is_json, to_json};
+use gapless_api::key::key_of;
 use gapless_client::{Ledger, random_key, v1};
-use gapless_engine::named_key;
-use gapless_types::IdempotencyKey;
 
+use super::advice::explained_write;
 use super::proof::verified;
-use super::{answer, ask, hexadecimal, pairs};
+use super::{ask, hexadecimal, pairs};
 use crate::cli::{DumpForm, WriteArguments};
 use crate::output::write_json;
 use crate::refusal::Refusal;
@@ -19,7 +19,9 @@ pub(crate) fn run(arguments: &WriteArguments, out: &mut dyn Write) -> Result<()>
     let request = request(arguments)?;
     let key = hexadecimal(&request.idempotency_key);
     let connection = &arguments.connection;
-    let success = ask(connection, async |client| answer(client.write(request.clone()), connection).await)?;
+    let success = ask(connection, async |client| {
+        client.write(request).await.map_err(|error| explained_write(error, connection, &key))
+    })?;
     if let (Some(header), Some(proof)) = (&success.block_header, &success.tx_proof) {
         verified(&header.root, proof.tree_size, proof, &header.leaf_hash)?;
     }
@@ -58,7 +60,7 @@ fn request(arguments: &WriteArguments) -> Result<v1::WriteRequest> {
         namespace: arguments.place.namespace.clone(),
         workspace: arguments.place.workspace,
         client_id: arguments.client.clone(),
-        idempotency_key: arguments.key.as_deref().map_or_else(random_key, key),
+        idempotency_key: arguments.key.as_deref().map_or_else(|| Ok(random_key()), key)?,
         operations: operations.into_iter().map(|op| v1::Operation { op: Some(op) }).collect(),
         include_tx_proof: arguments.proof,
         event_type: arguments.event_type.clone(),
@@ -83,16 +85,11 @@ fn set(pair: &str, if_absent: bool) -> Result<v1::SetEntity> {
     })
 }
 
-/// 32 hexadecimal digits are the key itself; anything else is the name of what is intended.
-fn key(text: &str) -> bytes::Bytes {
-    let digits: Option<Vec<u8>> = text
-        .is_ascii()
-        .then(|| {
-            (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()).collect()
-        })
-        .flatten();
-    let bytes = digits.filter(|bytes| text.len() == 32 && IdempotencyKey::try_from(&bytes[..]).is_ok());
-    bytes.unwrap_or_else(|| named_key(text).as_bytes().to_vec()).into()
+fn key(text: &str) -> Result<bytes::Bytes> {
+    let key = key_of(text);
+    let key =
+        key.map_err(|error| Refusal::new(error.to_string(), "choose another --key, or leave it out"))?;
+    Ok(bytes::Bytes::copy_from_slice(key.as_bytes()))
 }
 
 fn table(success: &v1::WriteSuccess, key: &str, out: &mut dyn Write) -> Result<()> {
@@ -117,16 +114,4 @@ fn table(success: &v1::WriteSuccess, key: &str, out: &mut dyn Write) -> Result<(
         )?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_digits_or_a_name() {
-        assert_eq!(hexadecimal(&key("112672006de516b935135cf97bb8595f")), "112672006de516b935135cf97bb8595f");
-        assert_eq!(hexadecimal(&key("order 1")), "112672006de516b935135cf97bb8595f");
-        assert_eq!(key("é").len(), 16);
-    }
 }

@@ -1,14 +1,17 @@
 //! Answers of HTTP: JSON with a status, and why there is none.
 
+use std::fmt::Display;
+
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use gapless_api::{Problem, ProblemKind};
 use serde_json::{Value, json as object};
 
 use super::Http;
+use crate::readiness::Readiness;
 
 /// A status and JSON.
-pub(super) fn json(status: StatusCode, value: &Value) -> Response<Body> {
+pub(super) fn json(status: StatusCode, value: &impl Display) -> Response<Body> {
     with_type(status, "application/json", value.to_string())
 }
 
@@ -64,13 +67,9 @@ pub(super) fn shown(problem: &Problem) -> Value {
 
 /// Whether it serves.
 pub(super) fn ready(http: &Http) -> Response<Body> {
-    if *http.closing.borrow() {
-        plain(StatusCode::SERVICE_UNAVAILABLE, "it is shutting down\n")
-    } else if *http.serving.borrow() {
-        plain(StatusCode::OK, "it serves\n")
-    } else {
-        plain(StatusCode::SERVICE_UNAVAILABLE, "it does not take writes yet\n")
-    }
+    let readiness = if *http.closing.borrow() { Readiness::Closing } else { *http.readiness.borrow() };
+    let status = if readiness.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    plain(status, &format!("{}\n", readiness.told()))
 }
 
 fn status(kind: ProblemKind) -> StatusCode {

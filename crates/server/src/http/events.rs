@@ -6,13 +6,16 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{RawPathParams, RawQuery, Request, State};
-use axum::http::{HeaderMap, Response, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::stream::{Stream, StreamExt};
+use gapless_api::check::Check;
 use gapless_api::json::{from_json, is_json, to_json};
+use gapless_api::key::key_of;
+use gapless_api::write::checked;
 use gapless_api::{Problem, v1};
-use gapless_engine::named_key;
+use gapless_types::IdempotencyKey;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use v1::subscribe_request::What;
@@ -31,10 +34,10 @@ pub(super) async fn write(
     request: Request,
 ) -> Response<Body> {
     let written = async {
-        let key = key(request.headers())?;
         let caller = caller(request.extensions())?.clone();
+        let headers = request.headers().clone();
         let body = parts::text(request).await?;
-        let request = write_request(&path, &key, &body)?;
+        let request = write_request(&path, &headers, &body)?;
         http.ledger.open(&caller, &request).await?.calls().write(&request, http.patience()).await
     };
     use v1::write_response::Result as Answer;
@@ -50,27 +53,34 @@ pub(super) async fn write(
     }
 }
 
-/// The key of a write: a UUID, 32 hexadecimal digits, or any name of what is intended.
-fn key(headers: &HeaderMap) -> Result<Vec<u8>, Problem> {
-    let missing = || Problem::violation("Idempotency-Key", "one key for each intended write is needed");
-    let text = headers.get("idempotency-key").ok_or_else(missing)?;
-    let text = text
-        .to_str()
-        .map_err(|_| Problem::violation("Idempotency-Key", "is not ASCII"))?
-        .trim()
-        .trim_matches('"');
-    if text.is_empty() {
-        return Err(missing());
-    }
-    let digits: String = text.chars().filter(|character| *character != '-').collect();
-    match u128::from_str_radix(&digits, 16) {
-        Ok(number) if digits.len() == 32 => Ok(number.to_be_bytes().to_vec()),
-        _ => Ok(named_key(text).as_bytes().to_vec()),
-    }
+/// The write that path, header and body ask for.
+///
+/// # Errors
+/// Everything that is wrong with any of them.
+fn write_request(path: &RawPathParams, headers: &HeaderMap, body: &str) -> Result<v1::WriteRequest, Problem> {
+    let key = key(headers);
+    // Nobody writes with this one: it stands in for the one that is missing until everything else was looked at.
+    let bytes = key.as_ref().map_or(&[0xff; 16], IdempotencyKey::as_bytes);
+    let request = body_request(path, bytes, body);
+    let Err(missing) = key else { return request };
+    let also = request.and_then(|request| checked(&request).map(drop)).err();
+    let mut check = Check::default();
+    check.extend(missing.violations);
+    check.extend(also.into_iter().flat_map(|problem| problem.violations));
+    Err(check.end().err().unwrap_or_else(|| Problem::violation(KEY, "is needed")))
+}
+
+/// The header that has the key of a write.
+const KEY: &str = "Idempotency-Key";
+
+fn key(headers: &HeaderMap) -> Result<IdempotencyKey, Problem> {
+    let text = headers.get(KEY).map_or(Ok(""), HeaderValue::to_str);
+    let text = text.map_err(|_| Problem::violation(KEY, "is not ASCII"))?;
+    key_of(text).map_err(|error| Problem::violation(KEY, error.to_string()))
 }
 
 /// The body is a `WriteRequest` without what path and header say. A payload of JSON stands in it as it is, and is kept byte for byte.
-fn write_request(path: &RawPathParams, key: &[u8], body: &str) -> Result<v1::WriteRequest, Problem> {
+fn body_request(path: &RawPathParams, key: &[u8], body: &str) -> Result<v1::WriteRequest, Problem> {
     let wrong = |error: serde_json::Error| Problem::violation("body", error.to_string());
     let mut fields: BTreeMap<String, &RawValue> = serde_json::from_str(body).map_err(wrong)?;
     let content_type: String = match fields.get("content_type") {
@@ -83,11 +93,13 @@ fn write_request(path: &RawPathParams, key: &[u8], body: &str) -> Result<v1::Wri
     for (name, raw) in fields {
         message.insert(name, serde_json::from_str(raw.get()).map_err(wrong)?);
     }
+    let mut check = Check::default();
     for name in ["namespace", "workspace", "idempotency_key"] {
         if message.contains_key(name) {
-            return Err(Problem::violation(name, "is said by path and header"));
+            check.add(name, "is said by path and header");
         }
     }
+    check.end()?;
     for (name, value) in path {
         message.insert(name.to_owned(), Value::from(value));
     }
@@ -110,7 +122,7 @@ pub(super) async fn workspace(
         let (follow, query) = follow(query.as_deref())?;
         let request: v1::ReadWorkspaceRequest = parts::request("ReadWorkspace", &path, Some(&query))?;
         if follow {
-            no_end(request.limit, request.direction)?;
+            no_end(request.limit, request.direction, request.options)?;
             let what = What::Workspace(request.workspace);
             return followed(&http, &caller, request.namespace, what, request.from, &headers).await;
         }
@@ -138,7 +150,7 @@ pub(super) async fn all(
         let (follow, query) = follow(query.as_deref())?;
         let request: v1::ReadAllRequest = parts::request("ReadAll", &path, Some(&query))?;
         if follow {
-            no_end(request.limit, request.direction)?;
+            no_end(request.limit, request.direction, request.options)?;
             return followed(&http, &caller, request.namespace, What::All(true), request.from, &headers)
                 .await;
         }
@@ -161,7 +173,7 @@ pub(super) async fn partition(
         let (follow, query) = follow(query.as_deref())?;
         let request: v1::ReadPartitionRequest = parts::request("ReadPartition", &path, Some(&query))?;
         if follow {
-            no_end(request.limit, request.direction)?;
+            no_end(request.limit, request.direction, request.options)?;
             let what = What::Partition(request.partition);
             return followed(&http, &caller, request.namespace, what, request.from, &headers).await;
         }
@@ -191,15 +203,23 @@ fn follow(query: Option<&str>) -> Result<(bool, String), Problem> {
     Ok((follow, rest.join("&")))
 }
 
-/// What is followed goes forward and has no end.
-fn no_end(limit: u64, direction: i32) -> Result<(), Problem> {
+/// What is followed goes forward, has no end, and comes as this node has it: whatever else is asked for is refused, not ignored.
+fn no_end(limit: u64, direction: i32, options: Option<v1::ReadOptions>) -> Result<(), Problem> {
+    let options = options.unwrap_or_default();
+    let mut check = Check::default();
     if limit != 0 {
-        return Err(Problem::violation("limit", "what is followed has no end"));
+        check.add("limit", "what is followed has no end");
     }
     if direction == i32::from(v1::Direction::Backward) {
-        return Err(Problem::violation("direction", "what is followed goes forward"));
+        check.add("direction", "what is followed goes forward");
     }
-    Ok(())
+    if options.consistency() == v1::Consistency::Linearizable {
+        check.add("consistency", "what is followed comes as this node has it: leave it out, or say stale");
+    }
+    if options.min_partition_offset != 0 {
+        check.add("min_partition_offset", "what is followed waits for whatever comes: leave it out");
+    }
+    check.end()
 }
 
 /// A line of JSON for each; a problem on the way is the last line, under `problem`.
@@ -211,11 +231,13 @@ fn lines<A: Send + 'static, T: prost::Message>(
     content: impl Fn(A) -> Option<T> + Send + 'static,
 ) -> Response<Body> {
     let line = move |answer: Result<A, Problem>| {
-        let value = match answer {
-            Ok(answer) => content(answer).map_or(Value::Null, |content| to_json(name, &content)),
-            Err(problem) => serde_json::json!({"problem": shown(&problem)}),
+        let line = match answer {
+            Ok(answer) => {
+                content(answer).map_or("null".to_owned(), |content| to_json(name, &content).to_string())
+            }
+            Err(problem) => serde_json::json!({"problem": shown(&problem)}).to_string(),
         };
-        Ok::<_, std::convert::Infallible>(format!("{value}\n"))
+        Ok::<_, std::convert::Infallible>(format!("{line}\n"))
     };
     let lines = until_over(answers, http.closing.clone(), caller.expires.clone()).map(line);
     with_type(StatusCode::OK, "application/x-ndjson", Body::from_stream(lines))

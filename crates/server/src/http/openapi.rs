@@ -3,7 +3,7 @@
 use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value, json};
 
-use gapless_api::json::message;
+use gapless_api::json::{BASE64, message};
 
 use super::routes::{Route, pages, routes};
 
@@ -36,7 +36,7 @@ pub(super) fn document() -> Value {
         "info": {
             "title": "Gapless",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "An event ledger. Numbers of 64 bits are JSON numbers; bytes are base64, but in a path or a query they are the text itself.",
+            "description": "An event ledger. Numbers of 64 bits are JSON numbers; bytes are base64, but in a path or a query they are the text itself, unless their name ends with _base64.",
         },
         "paths": paths,
         "components": {"schemas": schemas.0},
@@ -68,12 +68,17 @@ fn operation(route: &Route, path: &str, schemas: &mut Schemas) -> Value {
                 parameters.extend(options.fields().map(|field| parameter(&field, false)));
             }
             _ if in_path => parameters.push(parameter(&field, true)),
-            _ if route.body.is_none() => parameters.push(parameter(&field, false)),
+            kind if route.body.is_none() => {
+                parameters.push(parameter(&field, false));
+                if kind == Kind::Bytes {
+                    parameters.push(encoded(&field));
+                }
+            }
             _ => {}
         }
     }
     let mut operation = json!({
-        "operationId": route.call,
+        "operationId": operation_id(route),
         "responses": {
             "200": {"description": "the answer", "content": {form: {"schema": answer}}},
             "default": {"description": "why there is none", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}},
@@ -114,6 +119,20 @@ fn parameter(field: &FieldDescriptor, in_path: bool) -> Value {
         kind => scalar(&kind),
     };
     json!({"name": field.name(), "in": if in_path { "path" } else { "query" }, "required": in_path, "schema": schema})
+}
+
+/// The same bytes for those that are no text.
+fn encoded(field: &FieldDescriptor) -> Value {
+    let why = format!("Instead of `{}`: its bytes as base64, with either alphabet.", field.name());
+    json!({"name": format!("{}{BASE64}", field.name()), "in": "query", "description": why, "required": false, "schema": {"type": "string", "contentEncoding": "base64"}})
+}
+
+/// The call; one that can be asked in two ways has two names.
+fn operation_id(route: &Route) -> String {
+    match route.path.rsplit('/').next() {
+        Some("entity") => format!("{}ByQuery", route.call),
+        _ => route.call.to_owned(),
+    }
 }
 
 /// The values of an enum without the prefix that protobuf wants.

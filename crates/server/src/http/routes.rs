@@ -139,6 +139,8 @@ fn ledger() -> Vec<Route> {
         read!(WORKSPACE, "GetWorkspace", get_workspace),
         read!(in_workspace!("/entities"), "ListEntities", list_entities),
         read!(in_workspace!("/entities/{*key}"), "GetEntity", get_entity),
+        // Not every key is text that a path can have.
+        read!(in_workspace!("/entity"), "GetEntity", get_entity),
         read!(in_workspace!("/records"), "ListRecords", list_records),
         read!(in_workspace!("/records/{record_id}"), "GetRecord", get_record),
         read!(in_workspace!("/sequences"), "ListSequences", list_sequences),

@@ -19,12 +19,12 @@ use super::case::{Case, CaseView, case_views, missing_cases};
 use super::inspect::{LossView, loss_line};
 use super::survey;
 use super::trouble::{explained, shell_word};
-use crate::cli::Form;
+use crate::cli::DumpForm;
 use crate::output::{Span, counted, positions, write_json};
 use crate::refusal::Refusal;
 
 /// Runs the command.
-pub(crate) fn run(dir: &Path, yes: bool, form: Form, out: &mut dyn Write) -> Result<()> {
+pub(crate) fn run(dir: &Path, yes: bool, form: DumpForm, out: &mut dyn Write) -> Result<()> {
     let (_, before) = survey(dir, Depth::Opening, &mut |_| {})?;
     if before.missing.is_empty() {
         return nothing_missing(dir, &before, form, out);
@@ -37,8 +37,9 @@ pub(crate) fn run(dir: &Path, yes: bool, form: Form, out: &mut dyn Write) -> Res
     let accepted: Vec<Loss> =
         after.losses.iter().filter(|loss| !before.losses.contains(loss)).copied().collect();
     match form {
-        Form::Json => write_json(out, &Report::new(dir, &[], &accepted, &after))?,
-        Form::Table => {
+        DumpForm::Json => write_json(out, &Report::new(dir, &[], &accepted, &after))?,
+        DumpForm::Raw => accepted.iter().try_for_each(|loss| write_span(loss.first..loss.end, out))?,
+        DumpForm::Table => {
             writeln!(out, "Accepted and recorded in the log:")?;
             accepted.iter().try_for_each(|loss| writeln!(out, "  {}", loss_line(loss)))?;
             let kept = Span(after.first.get()..after.next.get());
@@ -52,10 +53,11 @@ pub(crate) fn run(dir: &Path, yes: bool, form: Form, out: &mut dyn Write) -> Res
     Ok(())
 }
 
-fn nothing_missing(dir: &Path, survey: &Survey, form: Form, out: &mut dyn Write) -> Result<()> {
+fn nothing_missing(dir: &Path, survey: &Survey, form: DumpForm, out: &mut dyn Write) -> Result<()> {
     match form {
-        Form::Json => write_json(out, &Report::new(dir, &[], &[], survey))?,
-        Form::Table => {
+        DumpForm::Json => write_json(out, &Report::new(dir, &[], &[], survey))?,
+        DumpForm::Raw => {}
+        DumpForm::Table => {
             writeln!(out, "No segment is missing or short: there is nothing to accept.")?;
             let threats = survey.damage.iter().filter(|damage| damage.finding.threatens_records()).count();
             if threats > 0 {
@@ -67,17 +69,25 @@ fn nothing_missing(dir: &Path, survey: &Survey, form: Form, out: &mut dyn Write)
     Ok(())
 }
 
-fn listed_only(dir: &Path, survey: &Survey, form: Form, out: &mut dyn Write) -> Result<()> {
+fn listed_only(dir: &Path, survey: &Survey, form: DumpForm, out: &mut dyn Write) -> Result<()> {
     let missing = missing_cases(survey);
     match form {
-        Form::Json => write_json(out, &Report::new(dir, &missing, &[], survey))?,
-        Form::Table => write_missing(&missing, out)?,
+        DumpForm::Json => write_json(out, &Report::new(dir, &missing, &[], survey))?,
+        DumpForm::Table => write_missing(&missing, out)?,
+        DumpForm::Raw => {
+            let mut spans = missing.iter().flat_map(|case| case.unreadable.iter().cloned());
+            spans.try_for_each(|positions| write_span(positions, out))?;
+        }
     }
     let next = format!(
         "look for a copy of the files; if there is none: gapless log accept-loss {} --yes",
         shell_word(dir)
     );
     Err(Refusal::new("nothing was changed, because --yes was not given", next).into())
+}
+
+fn write_span(positions: Range<Position>, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", Span::of(&positions))
 }
 
 fn write_missing(missing: &[Case], out: &mut dyn Write) -> io::Result<()> {

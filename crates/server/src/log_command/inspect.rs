@@ -13,13 +13,13 @@ use super::case::{Case, CaseView, RangeView, case_views, cases};
 use super::segments::{SegmentView, segment_views, segments_table};
 use super::survey;
 use super::trouble::shell_word;
-use crate::cli::Form;
+use crate::cli::DumpForm;
 use crate::output::{
     Bytes, Side, Span, counted, heading, numbered, positions, spans, table, write_json, write_table,
 };
 
 /// Runs the command.
-pub(crate) fn run(dir: &Path, with_frames: bool, form: Form, out: &mut dyn Write) -> Result<()> {
+pub(crate) fn run(dir: &Path, with_frames: bool, form: DumpForm, out: &mut dyn Write) -> Result<()> {
     let mut frames = Vec::new();
     let depth = if with_frames { Depth::EveryFrame } else { Depth::Opening };
     let (log, survey) = survey(dir, depth, &mut |frame| {
@@ -29,11 +29,11 @@ pub(crate) fn run(dir: &Path, with_frames: bool, form: Form, out: &mut dyn Write
     })?;
     let cases = cases(&survey, None);
     match form {
-        Form::Json => {
+        DumpForm::Json => {
             let frames = with_frames.then_some(frames);
             write_json(out, &Report::new(dir, log, &survey, &cases, frames))?;
         }
-        Form::Table => {
+        DumpForm::Table => {
             write_facts(dir, log, &survey, out)?;
             writeln!(out, "\n{}", heading("segments"))?;
             write_table(out, &segments_table(&segment_views(dir, &survey)))?;
@@ -43,6 +43,10 @@ pub(crate) fn run(dir: &Path, with_frames: bool, form: Form, out: &mut dyn Write
             }
             write_damage(dir, &cases, out)?;
         }
+        DumpForm::Raw if with_frames => {
+            frames.iter().try_for_each(|line| writeln!(out, "{} {}", line.frame, line.first_position))?;
+        }
+        DumpForm::Raw => writeln!(out, "{} {}", survey.first, survey.next)?,
     }
     Ok(())
 }

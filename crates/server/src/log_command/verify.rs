@@ -17,12 +17,12 @@ use super::aftermath::Aftermath;
 use super::case::{Case, CaseView, case_views, cases};
 use super::inspect::{LossView, SuspectView, loss_line};
 use super::survey;
-use crate::cli::Form;
+use crate::cli::DumpForm;
 use crate::output::{Bytes, Span, counted, rate, time, write_json};
 use crate::refusal::Refusal;
 
 /// Runs the command.
-pub(crate) fn run(dir: &Path, form: Form, out: &mut dyn Write) -> Result<()> {
+pub(crate) fn run(dir: &Path, form: DumpForm, out: &mut dyn Write) -> Result<()> {
     let (_, outline) = survey(dir, Depth::Opening, &mut |_| {})?;
     let mut reading = Reading::new(&outline);
     let began = Instant::now();
@@ -33,8 +33,9 @@ pub(crate) fn run(dir: &Path, form: Form, out: &mut dyn Write) -> Result<()> {
     let cases = cases(&survey, Some(&reading.aftermath));
     let result = Verified { dir, log, survey: &survey, cases: &cases, reading: &reading, took };
     match form {
-        Form::Json => write_json(out, &result.report())?,
-        Form::Table => result.write(out)?,
+        DumpForm::Json => write_json(out, &result.report())?,
+        DumpForm::Table => result.write(out)?,
+        DumpForm::Raw => writeln!(out, "{}", if result.is_sound() { "sound" } else { "damaged" })?,
     }
     result.verdict()
 }
@@ -117,6 +118,10 @@ impl Verified<'_> {
         self.cases.iter().filter(|case| case.threatens).count() as u64
     }
 
+    fn is_sound(&self) -> bool {
+        self.threats() == 0 && self.reading.undecodable == 0
+    }
+
     fn summary(&self) -> String {
         let torn = self.cases.iter().any(|case| case.damage.finding == Finding::TornTail);
         match (self.threats(), self.reading.undecodable) {
@@ -151,11 +156,10 @@ impl Verified<'_> {
     }
 
     fn report(&self) -> Report {
-        let sound = self.threats() == 0 && self.reading.undecodable == 0;
         Report {
             directory: self.dir.display().to_string(),
             log: self.log.to_string(),
-            sound,
+            sound: self.is_sound(),
             first: self.survey.first.get(),
             next: self.survey.next.get(),
             segments: self.survey.segments.len(),

@@ -214,7 +214,7 @@ fn process(page: &mut Page, metrics: &Metrics, engine: &Engine, counted: &Statis
     page.one(OPEN_FDS, open_files());
     page.one(START_TIME, metrics.started.unix_seconds());
     page.one(UPTIME, metrics.started.uptime_seconds());
-    page.one(READY, u8::from(*metrics.serving.borrow()));
+    page.one(READY, u8::from(metrics.readiness.borrow().is_ready()));
     page.family(BUILD).sample(&[env!("CARGO_PKG_VERSION")], 1);
     page.one(SPANS, metrics.spans.exported.load(Relaxed));
     page.one(SPANS_DROPPED, metrics.spans.dropped.load(Relaxed));

@@ -15,7 +15,7 @@ use gapless_log::io::Io;
 use gapless_partition::Scratch;
 use serde::Serialize;
 
-use crate::cli::{Form, VerifyArguments};
+use crate::cli::{DumpForm, VerifyArguments};
 use crate::log_command::trouble::shell_word;
 use crate::output::{counted, time, write_json};
 use crate::progress::{Progress, Unit};
@@ -66,8 +66,9 @@ fn answer(
 ) -> Result<()> {
     let dir = &arguments.dir;
     match arguments.output {
-        Form::Json => write_json(out, &report(verified, kind, dir, took))?,
-        Form::Table => write(verified, kind, dir, took, out)?,
+        DumpForm::Json => write_json(out, &report(verified, kind, dir, took))?,
+        DumpForm::Table => write(verified, kind, dir, took, out)?,
+        DumpForm::Raw => writeln!(out, "{}", super::word(verified.is_sound()))?,
     }
     if verified.is_sound() {
         return Ok(());

@@ -12,7 +12,7 @@ fn wrong_usage_exits_with_2() {
         &[],
         &["log"],
         &["log", "inspect"],
-        &["log", "inspect", "x", "-o", "raw"],
+        &["log", "inspect", "x", "-o", "xml"],
         &["log", "verify", "x", "--frames"],
         &["log", "dump", "x", "--from", "-1"],
         &["log", "dump", "x", "--frames", "-o", "raw"],

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::support::{Process, program};
+use crate::support::{Process, post, program};
 
 const SHOP: &str = "name = \"shop\"\npartitions = 2\n[kinds.default.sequences]\ninvoice = 1\n";
 
@@ -131,6 +131,104 @@ fn refusals_and_wrong_usage_have_exit_codes_of_their_own() {
     assert_eq!(nobody.status.code(), Some(1));
     let said = String::from_utf8(nobody.stderr).unwrap();
     assert!(said.contains("next: see that a server runs at 127.0.0.1:1 "), "{said}");
+}
+
+#[test]
+fn a_write_over_http_that_is_retried_on_the_command_line_happens_once() {
+    let (_dir, process) = shop();
+    let (path, payload) =
+        ("/v1/namespaces/shop/workspaces/1/events", "{\"a\":12345678901234567890123,\"a\":1.10}");
+    let body = format!("{{\"event_type\":\"ItemSold\",\"client_id\":\"till\",\"payload\":{payload}}}");
+    let uuid = "0e2f9a3c-6c1b-4e61-9d3e-0a4f5f0b7c11";
+    let digits = uuid.replace('-', "");
+    for (offset, key) in [(1, uuid), (2, "order-1")] {
+        let first = post(&process.address, path, &format!("Idempotency-Key: {key}\r\n"), &body);
+        assert_eq!(first.0, 200, "{}", first.1);
+        assert_eq!(json(&first.1)["workspace_offset"], offset);
+        let write = |key| {
+            process.says(&[
+                "write", "shop/1", "ItemSold", payload, "--client", "till", "--key", key, "-o", "json",
+            ])
+        };
+        let again = json(&write(key));
+        assert_eq!(
+            (&again["workspace_offset"], &again["duplicate"]),
+            (&Value::from(offset), &Value::from(true))
+        );
+    }
+    let again = process.says(&["write", "shop/1", "ItemSold", payload, "--client", "till", "--key", &digits]);
+    assert!(again.contains("nothing was done") && again.contains(&digits), "{again}");
+    // Whoever reads it gets it as it was written.
+    let read = process.says(&["read", "shop/1", "-o", "json"]);
+    assert_eq!(read.lines().count(), 2);
+    assert!(read.lines().all(|line| line.contains(&format!("\"payload\":{payload}"))), "{read}");
+    assert!(process.refuses(&["write", "shop/1", "Sold", "--key", " "]).contains("is needed"));
+}
+
+#[test]
+fn a_write_whose_outcome_is_not_known_names_the_key_that_gets_it() {
+    let (_dir, process) = shop();
+    let lost = program()
+        .args(["write", "shop/1", "Sold", "--server", "127.0.0.1:1", "--timeout", "300ms"])
+        .output()
+        .unwrap();
+    assert_eq!(lost.status.code(), Some(1));
+    let said = String::from_utf8(lost.stderr).unwrap();
+    let (_, key) = said.split_once("the same command with --key ").expect("it names the key");
+    let key = key.split(',').next().unwrap();
+    assert!(process.says(&["write", "shop/1", "Sold", "--key", key]).contains(key));
+    assert!(process.says(&["write", "shop/1", "Sold", "--key", key]).contains("nothing was done"));
+}
+
+#[test]
+fn a_list_of_several_pages_is_one_table_and_every_command_has_every_form() {
+    let (dir, process) = shop();
+    // More than fit a page, in two writes; the last ones are wider.
+    for (write, width) in [(0, 4), (1, 12)] {
+        let pairs: Vec<String> = (0..600).map(|number| format!("{write}{number:0width$}=v")).collect();
+        let mut arguments = vec!["write", "shop/1", "Counted"];
+        arguments.extend(pairs.iter().flat_map(|pair| ["--set", pair]));
+        process.says(&arguments);
+    }
+    let table = process.says(&["entity", "list", "shop/1"]);
+    assert_eq!(table.lines().filter(|line| line.contains("version")).count(), 1, "one heading");
+    assert_eq!(table.lines().count(), 1201);
+    let at: std::collections::BTreeSet<_> = table.lines().skip(1).map(|line| line.rfind('v')).collect();
+    assert_eq!(at.len(), 1, "columns are as wide as all of it needs");
+    assert_eq!(process.says(&["entity", "list", "shop/1", "-o", "raw"]).lines().count(), 1200);
+    let dropped = process.says(&["namespace", "drop", "shop", "--yes", "-o", "json"]);
+    assert_eq!(json(&dropped), serde_json::json!({"namespace": "shop"}));
+
+    let data = dir.path().join("data");
+    let (backups, copy) = (dir.path().join("backups"), dir.path().join("copy"));
+    let [data, backups, copy] = [&data, &backups, &copy].map(|path| path.to_str().unwrap());
+    process.says(&["backup", backups]);
+    assert!(process.terminate().success());
+    let says = |arguments: &[&str]| {
+        let output = program().args(arguments).args(["-o", "raw"]).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    says(&["restore", backups, "--data", copy]).trim_end().parse::<u64>().expect("the entry it goes up to");
+    assert_eq!(says(&["verify", data]), "sound\n");
+    assert_eq!(says(&["verify", backups]), "sound\n");
+    assert_eq!(says(&["repair", data]), "", "nothing was repaired");
+    let log = find_log(std::path::Path::new(data)).expect("a node has a log");
+    let log = log.to_str().unwrap();
+    assert_eq!(says(&["log", "verify", log]), "sound\n");
+    let positions = says(&["log", "inspect", log]);
+    assert_eq!(positions.split_whitespace().filter_map(|text| text.parse::<u64>().ok()).count(), 2);
+    assert_eq!(says(&["log", "accept-loss", log]), "");
+}
+
+/// The first directory with segments of a log.
+fn find_log(dir: &std::path::Path) -> Option<std::path::PathBuf> {
+    let entries: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let is_log = |dir: &std::path::Path| dir.file_name().is_some_and(|name| name == "log");
+    if is_log(dir) && entries.iter().any(|path| path.is_file()) {
+        return Some(dir.to_path_buf());
+    }
+    entries.iter().filter(|path| path.is_dir()).find_map(|path| find_log(path))
 }
 
 #[test]

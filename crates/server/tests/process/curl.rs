@@ -361,6 +361,7 @@ pub(crate) fn questions() -> Vec<Question> {
         workspace("", ""),
         workspace("/entities", "/entities?page_size=1"),
         workspace("/entities/{key}", "/entities/stock/apples?consistency=stale"),
+        workspace("/entity", "/entity?key_base64=c3RvY2svYXBwbGVz"),
         workspace("/records", "/records"),
         workspace("/records/{record_id}", "/records/200001"),
         workspace("/sequences", "/sequences"),

@@ -56,8 +56,9 @@ fn note(told: &mut Told, answer: v1::WriteResponse) {
 
 /// Writes until the server is ended, after as many answers as a cycle wants to see first.
 async fn until_ended(process: Process, from: u64, enough: usize, told: &mut Told, end: fn(Process)) {
-    // One attempt: what breaks off is not retried before the server is back.
-    let retry = Retry { deadline: Duration::ZERO, ..Retry::default() };
+    // One attempt: what breaks off is not retried before the server is back, for the first delay is longer than the deadline.
+    let delay = Duration::from_secs(120);
+    let retry = Retry { first: delay, longest: delay, deadline: delay / 2 };
     let once = client(&process).with(Options { retry, ..Options::default() });
     let mut answers = once.write_stream(stream::iter((from..from + WRITES).map(sale)).boxed());
     let mut seen = 0;

@@ -14,6 +14,7 @@ mod projection_commands;
 mod projections;
 mod python;
 mod readiness;
+mod readme;
 mod stories;
 mod support;
 mod telemetry;

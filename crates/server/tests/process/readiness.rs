@@ -1,5 +1,7 @@
 //! When a node says that it is ready, it is.
 
+use std::process::Stdio;
+
 use gapless_api::v1::ledger_client::LedgerClient;
 use gapless_client::{Ledger, v1};
 use tonic::transport::Channel;
@@ -41,4 +43,28 @@ async fn readyz_turns_true_only_when_writes_are_taken() {
     }
     starting.kill().unwrap();
     starting.wait().unwrap();
+}
+
+#[test]
+fn a_node_that_is_alone_waits_for_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("gapless.toml");
+    // Whoever waited for any of these would not be ready today.
+    let hour = "[consensus]\nheartbeat = '1h'\nelection_timeout = '3h'\n[housekeeping]\ncheckpoint_interval = '1h'\n";
+    std::fs::write(&config, hour).unwrap();
+    let start = |data: &str| {
+        let data = dir.path().join(data);
+        let arguments = ["serve", "--listen", "127.0.0.1:0", "--config", config.to_str().unwrap(), "--data"];
+        let mut command = program();
+        Process::spawn(command.args(arguments).arg(data).stderr(Stdio::null()))
+    };
+    // On an empty directory, on one that was closed, and on one that was not.
+    let process = start("node");
+    assert_eq!(process.get("/readyz"), (200, "it serves\n".to_owned()));
+    process.says(&["namespace", "list"]);
+    assert!(process.terminate().success());
+    let process = start("node");
+    assert_eq!(process.get("/readyz").0, 200);
+    process.kill();
+    assert_eq!(start("node").get("/readyz").0, 200);
 }

@@ -102,6 +102,21 @@ pub(crate) fn get(address: &str, path: &str) -> std::io::Result<(u16, String)> {
     Ok((head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap(), body.to_owned()))
 }
 
+/// `POST` to a path on a connection of its own: status and body.
+pub(crate) fn post(address: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+    )
+    .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap(), body.to_owned())
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended already, which is all that is wanted.

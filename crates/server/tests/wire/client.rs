@@ -115,6 +115,56 @@ async fn streams_and_subscriptions_go_on_over_a_restart_of_the_server() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn what_was_silent_for_longer_than_the_deadline_goes_on_after_a_restart() {
+    let node = Node::start().await;
+    let (engine, address) = (node.engine.clone(), node.server.address());
+    let client = Client::new(&[address.to_string()]).unwrap();
+    let what = Some(v1::subscribe_request::What::Workspace(1));
+    let request = v1::SubscribeRequest { namespace: "shop".to_owned(), what, from: 1 };
+    let mut followed = client.subscribe(request);
+    let (requests, asked) = tokio::sync::mpsc::unbounded_channel();
+    let asked = stream::unfold(asked, |mut asked| async move { Some((asked.recv().await?, asked)) });
+    let mut answers = client.write_stream(asked.boxed());
+    requests.send(sale(1, 1)).unwrap();
+    answers.next().await.unwrap().unwrap();
+    assert_eq!(next(&mut followed).await, 1);
+    let follower = tokio::spawn(async move { next(&mut followed).await });
+    let writer = tokio::spawn(async move { answers.next().await.unwrap() });
+    // Nothing happens for longer than anybody tries again.
+    tokio::time::pause();
+    tokio::time::advance(Retry::default().deadline + Duration::from_secs(1)).await;
+    tokio::time::resume();
+    node.server.stop().await;
+    let server = start(engine, address).await;
+    requests.send(sale(1, 2)).unwrap();
+    writer.await.unwrap().unwrap();
+    assert_eq!(follower.await.unwrap(), 2);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_takes_connections_and_says_nothing_is_given_up() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let retry = Retry { deadline: Duration::from_millis(200), ..Retry::default() };
+    let client = Client::new(&[silent.local_addr().unwrap().to_string()]).unwrap();
+    let client = client.with(Options { retry, ..Options::default() });
+    let given_up = |error: Error| {
+        let problem = error.problem().unwrap();
+        assert!(problem.can_be_retried(), "{problem:?}");
+    };
+    let namespace = || "shop".to_owned();
+    let request = v1::ReadWorkspaceRequest { namespace: namespace(), workspace: 1, ..Default::default() };
+    given_up(client.read_workspace(request).await.err().unwrap());
+    let request = v1::ReadAllRequest { namespace: namespace(), ..Default::default() };
+    given_up(client.read_all(request).await.err().unwrap());
+    let what = Some(v1::subscribe_request::What::Workspace(1));
+    let request = v1::SubscribeRequest { namespace: namespace(), what, from: 1 };
+    given_up(client.subscribe(request).next().await.unwrap().unwrap_err());
+    let requests = stream::iter([sale(1, 1)]).boxed();
+    given_up(client.write_stream(requests).next().await.unwrap().unwrap_err());
+}
+
 /// On the same port, as soon as it is free again.
 async fn start(engine: Engine, address: std::net::SocketAddr) -> Server {
     for _ in 0..1000 {

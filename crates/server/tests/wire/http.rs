@@ -1,5 +1,7 @@
 //! HTTP on the same port: every route, statuses, server-sent events, origin, health, metrics, and the description of it all.
 
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -13,7 +15,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
@@ -26,7 +28,18 @@ impl Answer {
 
 /// One request on a connection of its own, byte by byte: there is nothing between the test and the wire.
 pub(crate) async fn ask(node: &Node, method: &str, path: &str, headers: &str, body: &str) -> Answer {
-    let mut stream = TcpStream::connect(node.server.address()).await.unwrap();
+    ask_at(node.server.address(), method, path, headers, body).await
+}
+
+/// The same at an address.
+pub(crate) async fn ask_at(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> Answer {
+    let mut stream = TcpStream::connect(address).await.unwrap();
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
@@ -131,7 +144,111 @@ async fn a_payload_is_kept_byte_for_byte() {
     };
     let mut events = node.ledger().await.read_workspace(request).await.unwrap().into_inner();
     let event = events.message().await.unwrap().unwrap().event.unwrap();
-    assert_eq!(&event.payload[..], br#"{"b": 1.10,  "a": 12345678901234567890123}"#);
+    let payload = r#"{"b": 1.10,  "a": 12345678901234567890123}"#;
+    assert_eq!(&event.payload[..], payload.as_bytes());
+    // It is read as it was written: no digit is rounded, no name is dropped.
+    let twice = r#"{"a":1,"a":2}"#;
+    let body = format!(r#"{{"event_type":"A","client_id":"t","payload":{twice}}}"#);
+    ask(&node, "POST", EVENTS, "Idempotency-Key: l\r\n", &body).await.ok();
+    let read = get(&node, EVENTS).await;
+    let lines: Vec<&str> = read.body.lines().collect();
+    assert!(lines[0].contains(&format!(r#""payload":{payload}"#)), "{}", lines[0]);
+    assert!(lines[1].contains(&format!(r#""payload":{twice}"#)), "{}", lines[1]);
+    let mut stream = BufReader::new(TcpStream::connect(node.server.address()).await.unwrap());
+    let request = format!("GET {EVENTS}?follow=true HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut followed = stream.lines();
+    let data = loop {
+        let line = followed.next_line().await.unwrap().unwrap();
+        if let Some(data) = line.strip_prefix("data: ") {
+            break data.to_owned();
+        }
+    };
+    assert_eq!(data, lines[0]);
+    drop(followed);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn everything_that_is_wrong_with_a_write_is_told_at_once() {
+    let node = Node::start().await;
+    let fields = |answer: &Answer| -> Vec<String> {
+        let violations = answer.json()["violations"].as_array().cloned().unwrap_or_default();
+        violations.iter().map(|violation| violation["field"].as_str().unwrap().to_owned()).collect()
+    };
+    let body = json!({"event_type": "", "client_id": ""}).to_string();
+    let keyless = ask(&node, "POST", EVENTS, "", &body).await;
+    assert_eq!(keyless.status, 400);
+    let told = fields(&keyless);
+    assert_eq!(told[0], "Idempotency-Key");
+    assert!(told.contains(&"client_id".to_owned()) && told.contains(&"event_type".to_owned()), "{told:?}");
+    assert!(!told.contains(&"idempotency_key".to_owned()), "once: {told:?}");
+    let broken = ask(&node, "POST", EVENTS, "", "{").await;
+    assert_eq!(fields(&broken), ["Idempotency-Key", "body"]);
+    let zeros = "Idempotency-Key: 00000000-0000-0000-0000-000000000000\r\n";
+    let body = json!({"event_type": "A", "client_id": "t", "namespace": "a", "workspace": 1}).to_string();
+    assert_eq!(
+        fields(&ask(&node, "POST", EVENTS, zeros, &body).await),
+        ["Idempotency-Key", "namespace", "workspace"]
+    );
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn keys_that_are_no_text_are_fetched_and_listed() {
+    let node = Node::start().await;
+    // The bytes 0xfb 0xff 0x00 and 0xfb 0xff 0x01.
+    let operations = json!([
+        {"set_entity": {"key": "+/8A", "value": "MQ=="}},
+        {"set_entity": {"key": "+/8B", "value": "Mg=="}},
+        {"set_entity": {"key": "YXBwbGVz", "value": "Mw=="}},
+    ]);
+    let body = json!({"event_type": "A", "client_id": "t", "operations": operations});
+    sell(&node, "k", &body).await.ok();
+    let at = |path: &str| format!("/v1/namespaces/shop/workspaces/42{path}");
+    for key in ["%2B%2F8A", "-_8A", "-_8A%3D%3D"] {
+        let found = get(&node, &at(&format!("/entity?key_base64={key}"))).await.ok();
+        assert_eq!((&found["entity"]["key"], &found["entity"]["value"]), (&json!("+/8A"), &json!("MQ==")));
+    }
+    assert_eq!(get(&node, &at("/entity?key=apples")).await.ok()["entity"]["value"], "Mw==");
+    let listed = get(&node, &at("/entities?prefix_base64=-_8")).await.ok();
+    let keys: Vec<_> = listed["entities"].as_array().unwrap().iter().map(|entity| &entity["key"]).collect();
+    assert_eq!(keys, ["+/8A", "+/8B"]);
+    for (path, field) in [
+        ("/entity?key_base64=%21", "key_base64"),
+        ("/entity?key=a&key_base64=YQ", "key_base64"),
+        ("/entity", "key"),
+    ] {
+        let wrong = get(&node, &at(path)).await;
+        assert_eq!((wrong.status, &wrong.json()["violations"][0]["field"]), (400, &json!(field)), "{path}");
+    }
+    let described = get(&node, "/openapi.json").await.ok();
+    let operation = &described["paths"]["/v1/namespaces/{namespace}/workspaces/{workspace}/entity"]["get"];
+    let parameters = operation["parameters"].as_array().unwrap();
+    assert!(parameters.iter().any(|parameter| parameter["name"] == "key_base64"), "{parameters:?}");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_had_of_what_is_followed_is_refused_and_not_ignored() {
+    let node = Node::start().await;
+    for (path, fields) in [
+        ("follow=true&consistency=linearizable", vec!["consistency"]),
+        ("follow=true&min_partition_offset=7", vec!["min_partition_offset"]),
+        (
+            "follow=true&limit=1&direction=backward&min_partition_offset=7",
+            vec!["limit", "direction", "min_partition_offset"],
+        ),
+    ] {
+        for of in [EVENTS, "/v1/namespaces/shop/events", "/v1/namespaces/shop/partitions/0/outcomes"] {
+            let refused = get(&node, &format!("{of}?{path}")).await;
+            assert_eq!(refused.status, 400, "{of}?{path}");
+            let violations = refused.json()["violations"].as_array().unwrap().clone();
+            let told: Vec<_> =
+                violations.iter().map(|violation| violation["field"].as_str().unwrap()).collect();
+            assert_eq!(told, fields, "{of}?{path}");
+        }
+    }
     node.stop().await;
 }
 

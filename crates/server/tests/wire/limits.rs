@@ -52,8 +52,13 @@ async fn a_write_has_at_most_a_thousand_operations_and_four_mebibytes() {
         let values = vec![entity(1, MIB), entity(2, MIB), entity(3, MIB), entity(4, bytes)];
         with(sale(1, 3), values)
     };
-    refused(&mut ledger, large(MIB), &["write"]).await;
-    accepted(&mut ledger, large(MIB - KIB)).await;
+    // What it is beyond the limit says how many fit: exactly so many do, and not one more.
+    let status = ledger.write(large(MIB)).await.unwrap_err();
+    let told = problem(&status).violations[0].problem.clone();
+    let bytes: usize = told.split(' ').next().unwrap().parse().unwrap();
+    let most = MIB - (bytes - 4 * MIB);
+    refused(&mut ledger, large(most + 1), &["write"]).await;
+    accepted(&mut ledger, large(most)).await;
     // Not even read to its end, and told under the same code.
     let status = ledger.write(v1::WriteRequest { payload: vec![0; 9 * MIB].into(), ..sale(1, 4) }).await;
     assert_eq!(status.unwrap_err().code(), Code::InvalidArgument);
@@ -88,6 +93,99 @@ async fn metadata_names_and_keys_have_limits() {
     refused(&mut ledger, namespace("../shop".to_owned()), &["namespace"]).await;
     let unknown = ledger.write(namespace("n".repeat(63))).await.unwrap_err();
     assert_eq!(unknown.code(), Code::NotFound);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_namespace_has_a_name_of_at_most_63_characters() {
+    let node = Node::start().await;
+    let mut admin = node.admin().await;
+    let define = |length| {
+        let definition = format!("name = '{}'\npartitions = 1", "n".repeat(length));
+        v1::ApplyNamespaceRequest { definition }
+    };
+    let made = admin.apply_namespace(define(63)).await.unwrap().into_inner().namespace.unwrap();
+    assert_eq!(made.name.len(), 63);
+    let request = v1::WriteRequest { namespace: made.name, ..sale(1, 1) };
+    accepted(&mut node.ledger().await, request).await;
+    assert_eq!(admin.apply_namespace(define(64)).await.unwrap_err().code(), Code::InvalidArgument);
+    node.stop().await;
+}
+
+/// Asks every listing there is for a page of this size, behind this token; the violations that each of them tells.
+async fn every_listing(node: &Node, page_size: u32, page_token: &str, namespace: &str) -> Vec<Vec<String>> {
+    let (mut ledger, mut admin) = (node.ledger().await, node.admin().await);
+    let mut projections = node.projections().await;
+    let (token, namespace) = (|| page_token.to_owned(), || namespace.to_owned());
+    let projection = || "daily".to_owned();
+    let entities = v1::ListEntitiesRequest {
+        namespace: namespace(),
+        page_size,
+        page_token: token(),
+        ..Default::default()
+    };
+    let records = v1::ListRecordsRequest {
+        namespace: namespace(),
+        page_size,
+        page_token: token(),
+        ..Default::default()
+    };
+    let namespaces = v1::ListNamespacesRequest { page_size, page_token: token() };
+    let partitions = v1::ListPartitionsRequest { namespace: namespace(), page_size, page_token: token() };
+    let list = v1::ListRequest { namespace: namespace(), page_size, page_token: token() };
+    let describe = v1::DescribeRequest {
+        namespace: namespace(),
+        projection: projection(),
+        page_size,
+        page_token: token(),
+    };
+    let letters = v1::ListDeadLettersRequest {
+        namespace: namespace(),
+        projection: projection(),
+        page_size,
+        page_token: token(),
+    };
+    let query = v1::QueryRequest {
+        namespace: namespace(),
+        projection: projection(),
+        table: "daily".to_owned(),
+        page_size,
+        page_token: token(),
+        ..Default::default()
+    };
+    let told = |status: Option<tonic::Status>| status.map_or(Vec::new(), |status| violations(&status));
+    vec![
+        told(ledger.list_entities(entities).await.err()),
+        told(ledger.list_records(records).await.err()),
+        told(admin.list_namespaces(namespaces).await.err()),
+        told(admin.list_partitions(partitions).await.err()),
+        told(projections.list(list).await.err()),
+        told(projections.describe(describe).await.err()),
+        told(projections.list_dead_letters(letters).await.err()),
+        told(projections.query(query).await.err()),
+    ]
+}
+
+#[tokio::test]
+async fn every_listing_takes_a_thousand_and_tells_everything_that_is_wrong_at_once() {
+    let node = Node::start().await;
+    for (size, token, namespace, expected) in [
+        (1000, "", "shop", &[][..]),
+        (1001, "", "shop", &["page_size"]),
+        (1001, "nonsense", "shop", &["page_size", "page_token"]),
+        (1001, "nonsense", "../shop", &["namespace", "page_size", "page_token"]),
+    ] {
+        for (listing, mut told) in every_listing(&node, size, token, namespace).await.into_iter().enumerate()
+        {
+            told.sort();
+            let mut expected = expected.to_vec();
+            if listing == 2 {
+                // Namespaces are in none.
+                expected.retain(|field| *field != "namespace");
+            }
+            assert_eq!(told, expected, "listing {listing}, {size}, {token}, {namespace}");
+        }
+    }
     node.stop().await;
 }
 

@@ -3,9 +3,12 @@
 
 mod admin;
 mod audit;
+mod busy;
 mod calls;
 mod client;
+mod conditions;
 mod connections;
+mod disk;
 mod expiry;
 mod http;
 mod limits;
@@ -14,6 +17,7 @@ mod nodes;
 mod projections;
 mod protocol;
 mod races;
+mod readiness;
 mod streams;
 mod support;
 mod work;

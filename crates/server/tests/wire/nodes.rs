@@ -7,13 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_api::OtherNodes;
+use gapless_api::v1::ledger_client::LedgerClient;
 use gapless_client::{Client, Error, Ledger, Options, Retry, v1};
 use gapless_consensus::network::switchboard::Switchboard;
 use gapless_consensus::{ClusterId, Members, NodeId, Settings, Start};
 use gapless_engine::{Config as EngineConfig, Engine};
 use gapless_server::{Config, Security, Server};
+use tonic::Code;
+use tonic::transport::Channel;
 
-use crate::support::sale;
+use crate::http::ask_at;
+use crate::support::{problem, sale, set, with};
 
 pub(crate) struct Cluster {
     board: Switchboard,
@@ -28,6 +32,12 @@ fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
+/// Nodes at these addresses, from 1 on.
+fn voters(addresses: &[SocketAddr]) -> Members {
+    let members = (1..).zip(addresses).map(|(node, address)| (NodeId::new(node), address.to_string()));
+    Members::voting(members).unwrap()
+}
+
 impl Cluster {
     async fn found(count: u64) -> Self {
         Self::found_with(count, Security::default(), Settings::default()).await
@@ -40,15 +50,19 @@ impl Cluster {
     }
 
     async fn found_with(count: u64, security: Security, consensus: Settings) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let mut cluster = Self { board: Switchboard::new(7), dir, security, consensus, nodes: Vec::new() };
+        let mut cluster = Self::empty(security, consensus);
         let addresses: Vec<SocketAddr> = (0..count).map(|_| free()).collect();
-        let members = (1..).zip(&addresses).map(|(node, address)| (NodeId::new(node), address.to_string()));
-        let members = Members::voting(members).unwrap();
+        let members = voters(&addresses);
         for (node, address) in (1..).zip(addresses) {
             cluster.start(node, address, Start::Found(members.clone())).await;
         }
         cluster
+    }
+
+    /// Without a node.
+    fn empty(security: Security, consensus: Settings) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { board: Switchboard::new(7), dir, security, consensus, nodes: Vec::new() }
     }
 
     async fn start(&mut self, node: u64, address: SocketAddr, start: Start) {
@@ -74,6 +88,19 @@ impl Cluster {
     fn client(&self, node: u64) -> Client {
         let retry = Retry { deadline: Duration::from_secs(60), ..Retry::default() };
         Client::new(&[self.address(node)]).unwrap().with(Options { retry, ..Options::default() })
+    }
+
+    /// Polls a node until `/readyz` says this status; what it says then.
+    async fn until_ready_is(&self, node: u64, status: u16) -> String {
+        let address = self.address(node).parse().unwrap();
+        for _ in 0..3000 {
+            let answer = ask_at(address, "GET", "/readyz", "", "").await;
+            if answer.status == status {
+                return answer.body;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("node {node} never says {status}");
     }
 
     /// Polls a node until its status is as wanted.
@@ -213,5 +240,91 @@ async fn a_partition_is_made_anew_out_of_another_node_by_command() {
     let wrong = repair(3, "0").await.unwrap();
     assert_eq!(wrong.status.code(), Some(2), "a node has an id from 1 on, or is any");
     assert_eq!(any.write(sale(1, 6)).await.unwrap().workspace_offset, 6);
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_serves_what_its_caller_has_seen_and_says_who_leads() {
+    let calm = Settings { election_timeout: Duration::from_secs(2), ..Settings::default() };
+    let cluster = Cluster::found_with(3, Security::default(), calm).await;
+    let any = cluster.client(1);
+    let definition = "name = 'shop'\npartitions = 1".to_owned();
+    any.apply_namespace(v1::ApplyNamespaceRequest { definition }).await.unwrap();
+    let three = vec![set("a", "1"), set("b", "2"), set("c", "3")];
+    let sold = any.write(with(sale(1, 1), three)).await.unwrap();
+    let leads = cluster.leader().await;
+    let follows = (1..=3).find(|node| *node != leads).unwrap();
+    let connect = async |node| {
+        let address = format!("http://{}", cluster.address(node));
+        LedgerClient::new(Channel::from_shared(address).unwrap().connect().await.unwrap())
+    };
+    let (mut leader, mut follower) = (connect(leads).await, connect(follows).await);
+
+    // Any node has what somebody wrote, if he says how far that was.
+    let seen = Some(v1::ReadOptions { min_partition_offset: sold.partition_offset, ..Default::default() });
+    let get = |options| v1::GetEntityRequest {
+        namespace: "shop".to_owned(),
+        workspace: 1,
+        key: "b".into(),
+        options,
+    };
+    let found = follower.get_entity(get(seen)).await.unwrap().into_inner().entity;
+    assert_eq!(found.unwrap().value, "2");
+    // A list that was begun on one node goes on on another.
+    let page = |page_token, options| v1::ListEntitiesRequest {
+        namespace: "shop".to_owned(),
+        workspace: 1,
+        page_size: 2,
+        page_token,
+        options,
+        ..Default::default()
+    };
+    let first = leader.list_entities(page(String::new(), None)).await.unwrap().into_inner();
+    let rest = follower.list_entities(page(first.next_page_token, seen)).await.unwrap().into_inner();
+    let keys = |entities: Vec<v1::Entity>| entities.into_iter().map(|entity| entity.key).collect::<Vec<_>>();
+    assert_eq!((keys(first.entities), keys(rest.entities)), (vec!["a".into(), "b".into()], vec!["c".into()]));
+
+    // What only the leader can do, a follower sends there.
+    let refused =
+        [follower.write(sale(1, 2)).await.unwrap_err(), follower.get_entity(get(None)).await.unwrap_err()];
+    for status in refused {
+        let found = problem(&status);
+        assert_eq!((status.code(), &*found.reason), (Code::Unavailable, "NOT_LEADER"));
+        assert_eq!(found.leader(), Some(cluster.address(leads).as_str()));
+        assert!(found.retry_after.is_some());
+    }
+    let (address, path) =
+        (cluster.address(follows).parse().unwrap(), "/v1/namespaces/shop/workspaces/1/events");
+    let body = "{\"event_type\":\"ItemSold\",\"client_id\":\"till\"}";
+    let refused = ask_at(address, "POST", path, "Idempotency-Key: two\r\n", body).await;
+    assert_eq!((refused.status, refused.json()["reason"].as_str()), (503, Some("NOT_LEADER")));
+    assert_eq!(refused.json()["details"]["leader"], cluster.address(leads));
+    assert!(refused.head.lines().any(|line| line == "retry-after: 1"), "{}", refused.head);
+    // It is ready all the same: it does what a follower is there for.
+    cluster.until_ready_is(follows, 200).await;
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_knows_no_leader_is_not_ready() {
+    let mut cluster = Cluster::empty(Security::default(), Settings::default());
+    let addresses: Vec<SocketAddr> = (0..3).map(|_| free()).collect();
+    let members = voters(&addresses);
+    cluster.start(1, addresses[0], Start::Found(members.clone())).await;
+    // One of three elects nobody.
+    assert_eq!(cluster.until_ready_is(1, 503).await, "it does not take writes yet\n");
+    for (node, address) in (2..).zip(&addresses[1..]) {
+        cluster.start(node, *address, Start::Found(members.clone())).await;
+    }
+    for node in 1..=3 {
+        assert_eq!(cluster.until_ready_is(node, 200).await, "it serves\n");
+    }
+    // Whoever is no member any more is told of no leader, although he led.
+    let leads = cluster.leader().await;
+    cluster.client(leads).remove_node(v1::RemoveNodeRequest { node_id: leads }).await.unwrap();
+    assert_eq!(cluster.until_ready_is(leads, 503).await, "it knows no node that takes writes\n");
+    for node in (1..=3).filter(|node| *node != leads) {
+        cluster.until_ready_is(node, 200).await;
+    }
     cluster.stop().await;
 }

@@ -272,3 +272,32 @@ async fn a_server_that_stops_answers_what_it_took_and_ends_what_never_ends() {
     assert!(nobody.details().is_empty(), "{nobody:?}");
     engine.close().await;
 }
+
+#[tokio::test]
+async fn following_a_namespace_that_is_dropped_ends_as_one_that_does_not_exist() {
+    let node = Node::start().await;
+    let mut ledger = node.ledger().await;
+    for (number, what) in (1..).zip([What::Workspace(1), What::Partition(1), What::All(true)]) {
+        written(&mut ledger, sale(1, number)).await;
+        let request = v1::SubscribeRequest { namespace: "shop".to_owned(), what: Some(what), from: 1 };
+        let mut followed = ledger.subscribe(request).await.unwrap().into_inner();
+        followed.message().await.unwrap().unwrap();
+        let request = v1::DropNamespaceRequest { namespace: "shop".to_owned() };
+        node.admin().await.drop_namespace(request).await.unwrap();
+        let ended = loop {
+            // What had happened before comes first.
+            match followed.message().await {
+                Ok(item) => assert!(item.is_some(), "it ends with a reason"),
+                Err(status) => break status,
+            }
+        };
+        assert_eq!(
+            (ended.code(), &*problem(&ended).reason),
+            (Code::NotFound, "UNKNOWN_NAMESPACE"),
+            "{what:?}"
+        );
+        let definition = "name = 'shop'\npartitions = 3".to_owned();
+        node.admin().await.apply_namespace(v1::ApplyNamespaceRequest { definition }).await.unwrap();
+    }
+    node.stop().await;
+}

@@ -7,7 +7,7 @@ use gapless_api::v1::admin_client::AdminClient;
 use gapless_api::v1::ledger_client::LedgerClient;
 use gapless_api::v1::projections_client::ProjectionsClient;
 use gapless_api::{Problem, v1};
-use gapless_engine::Engine;
+use gapless_engine::{Config as EngineConfig, Engine};
 use gapless_server::{Config, Limits, Server};
 use tonic::Status;
 use tonic::transport::Channel;
@@ -48,8 +48,27 @@ impl Node {
         node
     }
 
+    /// The same with an engine that is configured otherwise.
+    pub(crate) async fn start_on(
+        limits: Limits,
+        configure: impl FnOnce(EngineConfig) -> EngineConfig,
+    ) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = configure(EngineConfig::embedded(dir.path().join("data")));
+        let engine = Engine::open(config).await.unwrap();
+        engine.wait_for_leader().await;
+        let node = Self::serve(engine, dir, limits).await;
+        let request = v1::ApplyNamespaceRequest { definition: SHOP.to_owned() };
+        node.admin().await.apply_namespace(request).await.unwrap();
+        node
+    }
+
     async fn open(dir: tempfile::TempDir, limits: Limits) -> Self {
         let engine = Engine::embed(dir.path().join("data")).await.unwrap();
+        Self::serve(engine, dir, limits).await
+    }
+
+    async fn serve(engine: Engine, dir: tempfile::TempDir, limits: Limits) -> Self {
         let config = Config { limits, ..Config::new(([127, 0, 0, 1], 0).into()) };
         let server = Server::start(engine.clone(), config).await.unwrap();
         Self { engine, server, dir }
@@ -85,6 +104,17 @@ impl Node {
     pub(crate) async fn admin(&self) -> Admin {
         AdminClient::new(self.channel().await)
     }
+}
+
+/// Polls until something holds.
+pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..6000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never: {what}");
 }
 
 /// A key that no other number gives.
