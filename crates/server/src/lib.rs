@@ -20,7 +20,6 @@ mod rate;
 mod reading;
 mod security;
 mod server;
-mod silence;
 mod slow_body;
 mod strangers;
 pub mod telemetry;

@@ -37,6 +37,8 @@ pub(crate) use self::traffic::{CallId, Traffic};
 /// What a server counts by itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
+    /// Nobody else gets at it from here: whoever shows a page has no other way to what is stored than the gates.
+    engine: Engine,
     pub(crate) traffic: Arc<Traffic>,
     spans: Arc<SpanCounters>,
     started: Started,
@@ -48,6 +50,7 @@ pub(crate) struct Metrics {
 impl Metrics {
     /// `connections` is shared with whoever else tells how many there are.
     pub(crate) fn new(
+        engine: Engine,
         serving: watch::Receiver<bool>,
         spans: Arc<SpanCounters>,
         connections: Arc<AtomicU64>,
@@ -55,11 +58,11 @@ impl Metrics {
         reloads: Arc<ReloadCounters>,
     ) -> Self {
         let traffic = Arc::new(Traffic::new(connections));
-        Self { traffic, spans, started: Started::now(), serving, audit, reloads }
+        Self { engine, traffic, spans, started: Started::now(), serving, audit, reloads }
     }
 
     /// Every metric, as it is now.
-    pub(crate) fn page(&self, engine: &Engine) -> String {
-        collect::page(self, engine)
+    pub(crate) fn page(&self) -> String {
+        collect::page(self, &self.engine)
     }
 }
