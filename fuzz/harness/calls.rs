@@ -2,8 +2,10 @@
 //! whatever is refused is refused as somebody else's fault.
 //!
 //! ```text
-//!  which call (1 byte) │ its message             for streams of work: messages, each with its length (1 byte) before it
+//!  which call (1 byte) │ its message             for streams of requests: messages, each with its length (1 byte) before it
 //! ```
+//!
+//! What changes definitions, partitions or nodes is asked of another engine, which is made good again behind each call.
 //!
 //! A plain function, so that the fuzzer and the bounded test of `crates/api` run the same code.
 
@@ -32,18 +34,33 @@ const ANSWERS: usize = 16;
 const SHOP: &str = "name = 'shop'\npartitions = 2\n[kinds.default.sequences]\ninvoice = 1\n\
                     [projections.work]\nevents = ['ItemSold']\n";
 
+/// Calls of the protocol. A test holds them against it.
+pub const CALLS: u8 = 51;
+
 /// A node with a shop, and its calls.
 struct World {
     runtime: Runtime,
+    engine: Engine,
     ledger: LedgerCalls,
     admin: AdminCalls,
     projections: ProjectionCalls,
     client: ClientId,
 }
 
+/// Where nothing is administered.
 fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
-    WORLD.get_or_init(|| {
+    WORLD.get_or_init(World::new)
+}
+
+/// Where something is.
+fn administered() -> &'static World {
+    static WORLD: OnceLock<World> = OnceLock::new();
+    WORLD.get_or_init(World::new)
+}
+
+impl World {
+    fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -60,14 +77,38 @@ fn world() -> &'static World {
             engine.wait_until_actualized().await;
             engine
         });
-        World {
+        Self {
             runtime,
             ledger: LedgerCalls::new(engine.clone()),
             admin: AdminCalls::new(engine.clone(), "0", OtherNodes::default()),
-            projections: ProjectionCalls::new(engine),
+            projections: ProjectionCalls::new(engine.clone()),
+            engine,
             client: ClientId::new("fuzzer").expect("a client"),
         }
-    })
+    }
+
+    /// The shop is there, as it was, and nothing else is.
+    async fn mend(&self) {
+        let all = self.admin.list_namespaces(&v1::ListNamespacesRequest::default(), |_| true);
+        for v1::Namespace { name, .. } in all.expect("they can be listed").namespaces {
+            if name != "shop" {
+                let request = v1::DropNamespaceRequest { namespace: name };
+                self.admin.drop_namespace(&request).await.expect("what was defined can be dropped");
+            }
+        }
+        let request = v1::ApplyNamespaceRequest { definition: SHOP.to_owned() };
+        if self.admin.apply_namespace(&request).await.is_err() {
+            // It is something else by now, which cannot be changed back.
+            let request = v1::DropNamespaceRequest { namespace: "shop".to_owned() };
+            self.admin.drop_namespace(&request).await.expect("it is there");
+            self.engine.define(from_toml(SHOP).expect("a definition")).await.expect("it is defined");
+        }
+        for partition in 0..2 {
+            let request = v1::ThawPartitionRequest { namespace: "shop".to_owned(), partition };
+            self.admin.thaw_partition(&request).await.expect("it can be thawed");
+        }
+        self.engine.wait_until_actualized().await;
+    }
 }
 
 /// A message, if the bytes are one.
@@ -87,11 +128,16 @@ async fn some<T>(answers: impl stream::Stream<Item = Result<T, Problem>>) -> Res
 /// One call with one message.
 pub fn call(data: &[u8]) {
     let Some((choice, bytes)) = data.split_first() else { return };
-    let world = world();
-    let answer = world.runtime.block_on(world.ask(*choice, bytes));
+    let choice = choice % CALLS;
+    let is_administered = ADMINISTERED.contains(&choice);
+    let world = if is_administered { administered() } else { world() };
+    let answer = world.runtime.block_on(world.ask(choice, bytes));
     if let Err(problem) = answer {
         assert!(problem.kind != ProblemKind::Internal, "{problem:?}");
         assert!(!problem.reason.is_empty() && !problem.message.is_empty(), "{problem:?}");
+    }
+    if is_administered {
+        world.runtime.block_on(world.mend());
     }
     let partitions = world.admin.list_partitions(&v1::ListPartitionsRequest::default(), |_| true);
     for partition in partitions.expect("they can be listed").partitions {
@@ -99,10 +145,13 @@ pub fn call(data: &[u8]) {
     }
 }
 
+/// Calls that change more than events do.
+const ADMINISTERED: std::ops::Range<u8> = 39..CALLS;
+
 impl World {
     async fn ask(&self, choice: u8, bytes: &[u8]) -> Result<(), Problem> {
         let Self { ledger, admin, projections, client, .. } = self;
-        match choice % 29 {
+        match choice {
             0 => ledger.write(&read(bytes)?, PATIENCE).await.map(drop),
             1 => ledger.get_entity(read(bytes)?, PATIENCE).await.map(drop),
             2 => ledger.list_entities(read(bytes)?, PATIENCE).await.map(drop),
@@ -131,20 +180,57 @@ impl World {
             25 => projections.fail(read(bytes)?, PATIENCE).await.map(drop),
             26 => projections.query(read(bytes)?, PATIENCE).await.map(drop),
             27 => some(projections.subscribe_effects(&read(bytes)?)?).await,
-            _ => self.work(bytes).await,
+            28 => self.work(bytes).await,
+            29 => self.write_stream(bytes).await,
+            30 => projections.list(&read(bytes)?).map(drop),
+            31 => projections.describe(&read(bytes)?).map(drop),
+            32 => projections.list_dead_letters(read(bytes)?, PATIENCE).await.map(drop),
+            33 => projections.pause(&read(bytes)?).map(drop),
+            34 => projections.resume(&read(bytes)?).map(drop),
+            35 => projections.replay_dead_letters(&read(bytes)?).map(drop),
+            36 => projections.rebuild(&read(bytes)?).map(drop),
+            37 => projections.switch(&read(bytes)?).map(drop),
+            38 => projections.audit(&read(bytes)?).map(drop),
+            39 => projections.skip(read(bytes)?, PATIENCE).await.map(drop),
+            40 => admin.apply_namespace(&read(bytes)?).await.map(drop),
+            41 => admin.drop_namespace(&read(bytes)?).await.map(drop),
+            42 => admin.freeze_partition(&read(bytes)?).await.map(drop),
+            43 => admin.thaw_partition(&read(bytes)?).await.map(drop),
+            44 => admin.repair_partition(&read(bytes)?).await.map(drop),
+            45 => admin.snapshot(&read(bytes)?).await.map(drop),
+            46 => admin.backup_to_its_end(&read(bytes)?).await.map(drop),
+            47 => {
+                admin.cluster_status(&read(bytes)?);
+                Ok(())
+            }
+            48 => admin.add_node(&read(bytes)?, PATIENCE).await.map(drop),
+            49 => admin.remove_node(&read(bytes)?, PATIENCE).await.map(drop),
+            _ => admin.transfer_leader(&read(bytes)?).await.map(drop),
         }
     }
 
+    /// What a writer says, one after the other.
+    async fn write_stream(&self, bytes: &[u8]) -> Result<(), Problem> {
+        let requests = stream::iter(messages::<v1::WriteRequest>(bytes));
+        some(self.ledger.write_stream(requests, InFlight::default(), PATIENCE)).await
+    }
+
     /// What a worker says, one after the other.
-    async fn work(&self, mut bytes: &[u8]) -> Result<(), Problem> {
-        let mut requests = Vec::new();
-        while let Some((length, rest)) = bytes.split_first() {
-            let (message, rest) = rest.split_at(usize::from(*length).min(rest.len()));
-            requests.push(read::<v1::WorkRequest>(message));
-            bytes = rest;
-        }
+    async fn work(&self, bytes: &[u8]) -> Result<(), Problem> {
+        let requests = stream::iter(messages::<v1::WorkRequest>(bytes));
         let limits = WorkLimits { in_flight: InFlight::default(), patience: PATIENCE, grace: Duration::ZERO };
         let (_closing, closed) = watch::channel(false);
-        some(self.projections.work(stream::iter(requests), limits, closed)).await
+        some(self.projections.work(requests, limits, closed)).await
     }
+}
+
+/// Messages, each with its length before it.
+fn messages<M: Message + Default>(mut bytes: &[u8]) -> Vec<Result<M, Problem>> {
+    let mut messages = Vec::new();
+    while let Some((length, rest)) = bytes.split_first() {
+        let (message, rest) = rest.split_at(usize::from(*length).min(rest.len()));
+        messages.push(read(message));
+        bytes = rest;
+    }
+    messages
 }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,23 +31,24 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
+use tonic::{Code, Status};
 use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
 use crate::access::authentication::{Authentication, Connection};
-use crate::access::fairness::{self, Place, Room};
+use crate::access::fairness::{self, Allowance, Place, Room};
+use crate::access::lobby::{Lobby, Seat, Seated, made_room};
 use crate::access::reload::Current;
 use crate::access::rules::{self, Scope};
-use crate::access::{Caller, certificates, decide};
+use crate::access::{certificates, decide};
 use crate::activity::Activity;
 use crate::audit::Audit;
 use crate::http::origin::{self, Credentials};
-use crate::http::{headers, refusal};
+use crate::http::{headers, is_grpc, refusal};
 use crate::ledger_service::LedgerService;
 use crate::metrics::{Measured, Traffic};
 use crate::reading::Counted;
 use crate::server::Limits;
-use crate::silence::Watched;
 use crate::slow_body::Timely;
 use crate::strangers::{Stranger, Strangers};
 use crate::tracing_request::Traced;
@@ -66,6 +67,8 @@ const SEND_AHEAD_BYTES: usize = 256 << 10;
 const MAX_RESET_UNSEEN: usize = 20;
 /// Streams that may be broken off for mistakes of the other side.
 const MAX_RESET_WRONG: usize = 100;
+/// What is read of a stranger's request, in bytes: the name of a service is all he has to say.
+const LOBBY_CALL_BYTES: usize = 4 << 10;
 /// Streams of requests, which may take as long as they like.
 const ENDLESS: [&str; 2] = ["/gapless.v1.Ledger/WriteStream", "/gapless.v1.Projections/Work"];
 
@@ -81,7 +84,7 @@ pub(crate) struct Door {
     pub(crate) audit: Audit,
     pub(crate) room: Arc<Room>,
     /// For what is open to everybody: however many strangers there are, they take nothing from those who are known.
-    pub(crate) lobby: Arc<Room>,
+    pub(crate) lobby: Arc<Lobby>,
 }
 
 /// What stands before every call of the service Ledger.
@@ -107,7 +110,7 @@ pub(crate) async fn run(
     let places = Arc::new(Semaphore::new(limits.connections));
     let crowds = Arc::new(Crowds { most: limits.connections_per_address, here: Mutex::default() });
     let builder = Arc::new(builder(limits));
-    let strangers: Arc<Strangers> = Arc::default();
+    let strangers = Arc::new(Strangers::new(limits.connections));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -249,7 +252,7 @@ async fn welcome(
     // Answers are small, and whoever waits for one waits for it alone. A socket that refuses is as good without.
     let _ = stream.set_nodelay(true);
     let Some(tls) = &door.tls else {
-        let connection = Connection { peer, names: Arc::new([]) };
+        let connection = Connection { peer, names: Arc::new([]), ends: 0 };
         return serve(stream, connection, door, builder, limits, closing, stranger).await;
     };
     let handshake = TlsAcceptor::from((*tls.get()).clone()).accept(stream);
@@ -267,7 +270,8 @@ async fn welcome(
     };
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let names = certificate.map(certificates::names).unwrap_or_default();
-    let connection = Connection { peer, names: names.into() };
+    let ends = certificate.map(certificates::ends).unwrap_or_default();
+    let connection = Connection { peer, names: names.into(), ends };
     serve(stream, connection, door, builder, limits, closing, stranger).await;
 }
 
@@ -280,25 +284,30 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     mut closing: watch::Receiver<bool>,
     stranger: Arc<Stranger>,
 ) {
-    let (stream, spoke) = Watched::new(stream);
+    let began = Arc::new(AtomicBool::new(false));
     let (traffic, activity) = (door.traffic.clone(), Arc::new(Activity::new()));
-    let (its, connection) = (activity.clone(), Arc::new(connection));
+    let (its, connection, begins) = (activity.clone(), Arc::new(connection), began.clone());
     let service = service_fn(move |request: Request<Incoming>| {
+        begins.store(true, Relaxed);
         answer(door.clone(), connection.clone(), its.clone(), stranger.clone(), limits, request)
     });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    // Whichever protocol it is, and however much came: the headers of the first request are complete by then. Those that follow on a
+    // connection of HTTP/1 are waited for by its own timer.
     let silent = async {
         tokio::time::sleep(limits.header_timeout).await;
-        if spoke.enough() {
+        if began.load(Relaxed) {
             std::future::pending::<()>().await;
         }
     };
+    let mut farewell = limits.drain;
     tokio::select! {
         // A connection that breaks concerns whoever broke it.
         _ = connection.as_mut() => return,
         () = silent => {
             traffic.silent.fetch_add(1, Relaxed);
-            return;
+            // One that only was early is told, and comes again when it has something to ask.
+            farewell = farewell.min(limits.header_timeout);
         }
         () = activity.fickle() => {
             traffic.fickle.fetch_add(1, Relaxed);
@@ -308,7 +317,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         _ = closing.wait_for(|closing| *closing) => {}
     }
     connection.as_mut().graceful_shutdown();
-    let _ = tokio::time::timeout(limits.drain, connection).await;
+    let _ = tokio::time::timeout(farewell, connection).await;
 }
 
 async fn answer(
@@ -326,10 +335,9 @@ async fn answer(
     traced.name(running.method());
     let is_tls = door.tls.is_some();
     let (mut response, place) = match admitted(&door, &connection, &mut request) {
-        Ok(place) => {
-            if request.extensions().get::<Caller>().is_some() {
-                stranger.believe();
-            }
+        Ok(Admitted::Lobby(seat)) => (in_lobby(&door, seat, limits, request, &traced).await?, None),
+        Ok(Admitted::Known(place)) => {
+            stranger.believe(|| place.client());
             let is_endless = ENDLESS.contains(&request.uri().path());
             let allowance = place.allowance();
             let request = request.map(|body| match is_endless {
@@ -339,7 +347,7 @@ async fn answer(
             (door.lead_on(request).instrument(traced.span.clone()).await?, Some(place))
         }
         Err(problem) => {
-            let mut response = refusal(&request, problem);
+            let mut response = refusal(is_grpc(&request), problem);
             if response.status() == axum::http::StatusCode::UNAUTHORIZED {
                 let ask = HeaderValue::from_static("Bearer");
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, ask);
@@ -359,27 +367,61 @@ async fn answer(
     Ok(Response::from_parts(head, Measured::new(body, running, traced.span, (place, busy))))
 }
 
-/// Codes of gRPC.
-const INVALID_ARGUMENT: HeaderValue = HeaderValue::from_static("3");
-const OUT_OF_RANGE: &str = "11";
-const INTERNAL: &str = "13";
+/// The answer to a stranger: it ends when his seat is needed.
+async fn in_lobby(
+    door: &Door,
+    seat: Seat,
+    limits: Limits,
+    request: Request<Incoming>,
+    traced: &Traced,
+) -> Result<Response<Body>, Infallible> {
+    let is_grpc = is_grpc(&request);
+    let request = request.map(|body| {
+        Body::new(Counted::whole(Timely::new(body, limits.patience), Allowance::alone(LOBBY_CALL_BYTES)))
+    });
+    let mut goes = Box::pin(seat.goes());
+    let response = tokio::select! {
+        response = door.lead_on(request).instrument(traced.span.clone()) => response?,
+        () = &mut goes => return Ok(refusal(is_grpc, made_room())),
+    };
+    Ok(response.map(|body| Body::new(Seated::new(body, seat, goes, is_grpc))))
+}
 
-/// A message that is too long, or none, is refused by whoever reads it, under codes that say nothing about whose fault it was. What we
-/// call internal ourselves has details.
+/// A message that is too long, or none, is refused by whoever reads it, under codes that say nothing about whose fault it was, and without
+/// a reason. What we refuse ourselves has one.
 fn blame(headers: &mut HeaderMap) {
-    let is_theirs = !headers.contains_key("grpc-status-details-bin");
-    if let Some(status) = headers.get_mut("grpc-status")
-        && (status == OUT_OF_RANGE || status == INTERNAL && is_theirs)
-    {
-        *status = INVALID_ARGUMENT;
+    if !headers.contains_key("grpc-status") || headers.contains_key("grpc-status-details-bin") {
+        return;
     }
+    let Some(status) = Status::from_header_map(headers).filter(|status| status.code() != Code::Ok) else {
+        return;
+    };
+    let code = match status.code() {
+        Code::OutOfRange | Code::Internal => Code::InvalidArgument,
+        code => code,
+    };
+    let problem = Problem::from(&Status::new(code, status.message()));
+    // Nothing of it can be what a header is not: it was in one.
+    let _ = Status::from(problem).add_header(headers);
+}
+
+/// Where a request goes on.
+enum Admitted {
+    /// To whatever it asks for: somebody known asks.
+    Known(Place),
+    /// To what is open to everybody.
+    Lobby(Seat),
 }
 
 /// Whether a request may go on: it is of no foreign page, somebody known asks, and there is room.
-fn admitted(door: &Door, connection: &Connection, request: &mut Request<Incoming>) -> Result<Place, Problem> {
+fn admitted(
+    door: &Door,
+    connection: &Connection,
+    request: &mut Request<Incoming>,
+) -> Result<Admitted, Problem> {
     let path = request.uri().path();
     if rules::is_open(path) {
-        return door.lobby.enter(fairness::stranger(connection.peer.ip()));
+        return Ok(Admitted::Lobby(door.lobby.enter(connection.peer.ip())));
     }
     let is_on = door.authentication.is_on();
     let credentials = if is_on { Credentials::Asked } else { Credentials::None };
@@ -400,12 +442,32 @@ fn admitted(door: &Door, connection: &Connection, request: &mut Request<Incoming
     // What was believed is nobody else's business from here on.
     request.headers_mut().remove(header::AUTHORIZATION);
     request.extensions_mut().insert(caller);
-    Ok(place)
+    Ok(Admitted::Known(place))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_refuse_without_a_reason_gets_one() {
+        let told = |status: Status| {
+            let mut headers = HeaderMap::new();
+            status.add_header(&mut headers).unwrap();
+            blame(&mut headers);
+            let told = Status::from_header_map(&headers).unwrap();
+            let reason = tonic_types::StatusExt::get_details_error_info(&told).map(|info| info.reason);
+            (told.code(), reason)
+        };
+        let invalid = (Code::InvalidArgument, Some("INVALID_REQUEST".to_owned()));
+        assert_eq!(told(Status::internal("failed to decode")), invalid);
+        assert_eq!(told(Status::out_of_range("too long")), invalid);
+        let unimplemented = (Code::Unimplemented, Some("UNIMPLEMENTED".to_owned()));
+        assert_eq!(told(Status::unimplemented("gzip")), unimplemented);
+        let own = Problem::new(gapless_api::ProblemKind::Internal, "STORAGE_FAULT", "the disk");
+        assert_eq!(told(own.into()), (Code::Internal, Some("STORAGE_FAULT".to_owned())));
+        assert_eq!(told(Status::ok("")), (Code::Ok, None));
+    }
 
     #[test]
     fn an_address_has_so_many_connections_and_no_more() {

@@ -14,7 +14,7 @@
 //!   credential is.
 //! - An action that begun and did not end in it before somebody else leads is one of which nobody knows: the process, or its
 //!   leadership, ended first.
-//! - Whatever strangers do, there is at most one event of theirs in a while.
+//! - Whatever strangers do, there is at most one event of theirs in a while; and they leave room for what is denied to those who are known.
 //!
 //! Must not know: who may do what.
 
@@ -41,7 +41,7 @@ use crate::access::rules::{Asked, Rule};
 const BURST: u32 = 20;
 const REFILL: Duration = Duration::from_secs(5);
 /// Events that nobody waits for and that wait to be written.
-const WAITING: usize = 32;
+const WAITING: usize = 64;
 
 /// What became of what strangers did.
 #[derive(Debug, Default)]
@@ -63,7 +63,8 @@ struct Kept {
     engine: Engine,
     /// What nobody waits for.
     later: mpsc::Sender<Later>,
-    bucket: Mutex<Bucket>,
+    refused: Mutex<Bucket>,
+    denied: Mutex<Bucket>,
     /// The last term of which it was told that this node leads in it.
     led: AtomicU64,
 }
@@ -94,8 +95,8 @@ impl Audit {
         let (later, waiting) = mpsc::channel(WAITING);
         let counters: Arc<AuditCounters> = Arc::default();
         tokio::spawn(write_later(engine.clone(), waiting, counters.clone()));
-        let bucket = Mutex::new(Bucket { left: BURST, since: Instant::now(), more: 0 });
-        Self(Some(Arc::new(Kept { engine, later, bucket, led: AtomicU64::new(0) })), counters)
+        let [refused, denied] = [(); 2].map(|()| Mutex::new(Bucket::full(Instant::now())));
+        Self(Some(Arc::new(Kept { engine, later, refused, denied, led: AtomicU64::new(0) })), counters)
     }
 
     pub(crate) fn counters(&self) -> &AuditCounters {
@@ -146,7 +147,9 @@ impl Audit {
     /// Somebody asked without a credible credential.
     pub(crate) fn refused(&self, address: std::net::IpAddr, reason: &'static str) {
         self.1.refused.fetch_add(1, Relaxed);
-        self.stranger(
+        let Some(kept) = &self.0 else { return };
+        kept.now_and_then(
+            &kept.refused,
             "AuthenticationRefused",
             |more| json!({"address": address.to_string(), "reason": reason, "more": more}),
         );
@@ -155,7 +158,8 @@ impl Audit {
     /// Somebody asked for what he may not.
     pub(crate) fn denied(&self, caller: &Caller, rule: &Rule) {
         self.1.denied.fetch_add(1, Relaxed);
-        self.stranger("PermissionDenied", |more| {
+        let Some(kept) = &self.0 else { return };
+        kept.now_and_then(&kept.denied, "PermissionDenied", |more| {
             json!({
                 "principal": caller.principal.name,
                 "address": caller.peer.ip().to_string(),
@@ -164,19 +168,29 @@ impl Audit {
             })
         });
     }
+}
 
+impl Kept {
     /// Writes it down, or counts it.
-    fn stranger(&self, event_type: &'static str, event: impl FnOnce(u64) -> Value) {
-        let Some(kept) = &self.0 else { return };
-        let mut bucket = kept.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+    fn now_and_then(
+        &self,
+        bucket: &Mutex<Bucket>,
+        event_type: &'static str,
+        event: impl FnOnce(u64) -> Value,
+    ) {
+        let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(more) = bucket.take(Instant::now()) else { return };
-        if kept.later.try_send(Later { event_type, event: event(more) }).is_err() {
+        if self.later.try_send(Later { event_type, event: event(more) }).is_err() {
             bucket.more += more + 1;
         }
     }
 }
 
 impl Bucket {
+    fn full(now: Instant) -> Self {
+        Self { left: BURST, since: now, more: 0 }
+    }
+
     /// How many were only counted since the last one, if there may be one more event now.
     fn take(&mut self, now: Instant) -> Option<u64> {
         let steps = now.saturating_duration_since(self.since).as_secs() / REFILL.as_secs();
@@ -203,7 +217,7 @@ mod tests {
     #[test]
     fn strangers_are_counted_when_they_are_many() {
         let now = Instant::now();
-        let mut bucket = Bucket { left: BURST, since: now, more: 0 };
+        let mut bucket = Bucket::full(now);
         for _ in 0..BURST {
             assert_eq!(bucket.take(now), Some(0));
         }

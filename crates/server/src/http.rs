@@ -26,8 +26,7 @@ use axum::extract::{RawPathParams, Request, State};
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::middleware::Next;
 use gapless_api::json::to_json;
-use gapless_api::{AdminCalls, LedgerCalls, Problem, ProjectionCalls, v1};
-use gapless_engine::Engine;
+use gapless_api::{AdminCalls, LedgerCalls, Problem, ProblemKind, ProjectionCalls, v1};
 use prost::Message;
 use tokio::sync::watch;
 
@@ -42,7 +41,6 @@ use crate::server::Limits;
 /// What every route has at hand.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
-    pub(crate) engine: Engine,
     pub(crate) ledger: Gate<LedgerCalls>,
     pub(crate) admin: Gate<AdminCalls>,
     pub(crate) projections: Gate<ProjectionCalls>,
@@ -87,14 +85,14 @@ pub(crate) fn open_paths() -> Vec<String> {
 }
 
 /// How a problem is told to whoever speaks this: HTTP, or gRPC.
-pub(crate) fn refusal<B>(request: &axum::http::Request<B>, problem: Problem) -> Response<Body> {
-    if is_grpc(request) {
+pub(crate) fn refusal(is_grpc: bool, problem: Problem) -> Response<Body> {
+    if is_grpc {
         return tonic::Status::from(problem).into_http();
     }
     refused(&problem)
 }
 
-fn is_grpc<B>(request: &axum::http::Request<B>) -> bool {
+pub(crate) fn is_grpc<B>(request: &axum::http::Request<B>) -> bool {
     let content_type = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     content_type.is_some_and(|content_type| content_type.starts_with(b"application/grpc"))
 }
@@ -102,7 +100,7 @@ fn is_grpc<B>(request: &axum::http::Request<B>) -> bool {
 /// What is answered where there is no route. Who speaks gRPC is told in gRPC.
 pub(crate) async fn nowhere(request: Request) -> Response<Body> {
     if is_grpc(&request) {
-        tonic::Status::unimplemented("there is no such service").into_http()
+        refusal(true, Problem::new(ProblemKind::Unimplemented, "NO_SUCH_SERVICE", "there is no such service"))
     } else {
         answer::no_route(request.uri().path())
     }
@@ -124,8 +122,7 @@ fn with_call(mut response: Response<Body>, call: CallId) -> Response<Body> {
 
 /// `GET /metrics`.
 fn metrics(http: &Http) -> Response<Body> {
-    let page = http.metrics.page(&http.engine);
-    with_type(axum::http::StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page)
+    with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", http.metrics.page())
 }
 
 /// A call with one answer.

@@ -21,7 +21,6 @@ mod readiness;
 mod reading;
 mod security;
 mod server;
-mod silence;
 mod slow_body;
 mod strangers;
 pub mod telemetry;

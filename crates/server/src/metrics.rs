@@ -38,6 +38,8 @@ pub(crate) use self::traffic::{CallId, Traffic};
 /// What a server counts by itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
+    /// Nobody else gets at it from here: whoever shows a page has no other way to what is stored than the gates.
+    engine: Engine,
     pub(crate) traffic: Arc<Traffic>,
     spans: Arc<SpanCounters>,
     started: Started,
@@ -49,6 +51,7 @@ pub(crate) struct Metrics {
 impl Metrics {
     /// `connections` is shared with whoever else tells how many there are.
     pub(crate) fn new(
+        engine: Engine,
         readiness: watch::Receiver<Readiness>,
         spans: Arc<SpanCounters>,
         connections: Arc<AtomicU64>,
@@ -56,11 +59,11 @@ impl Metrics {
         reloads: Arc<ReloadCounters>,
     ) -> Self {
         let traffic = Arc::new(Traffic::new(connections));
-        Self { traffic, spans, started: Started::now(), readiness, audit, reloads }
+        Self { engine, traffic, spans, started: Started::now(), readiness, audit, reloads }
     }
 
     /// Every metric, as it is now.
-    pub(crate) fn page(&self, engine: &Engine) -> String {
-        collect::page(self, engine)
+    pub(crate) fn page(&self) -> String {
+        collect::page(self, &self.engine)
     }
 }

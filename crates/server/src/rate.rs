@@ -14,31 +14,30 @@ use tokio::time::Instant;
 use crate::access::Caller;
 use crate::access::fairness;
 
-/// Calls that a client may make at once.
-const BURST: u32 = 200;
-/// How long it takes until one more is allowed.
-const REFILL: Duration = Duration::from_millis(10);
+/// How often barriers may be waited for.
+const BARRIERS: Pace = Pace { burst: 200, refill: Duration::from_millis(10) };
 /// Clients that are remembered.
 const CLIENTS: usize = 10_000;
 
-/// What each client has used.
+/// So much at once, and how long it takes until one more is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pace {
+    pub(crate) burst: u32,
+    pub(crate) refill: Duration,
+}
+
+/// How often callers may ask.
 #[derive(Debug)]
 pub(crate) struct Rates {
     /// Whether callers have names; if not, they count as their networks.
     is_known: bool,
-    buckets: Mutex<HashMap<Arc<str>, Bucket>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    left: u32,
-    since: Instant,
+    buckets: Buckets,
 }
 
 impl Rates {
     /// For callers who say who they are, or for strangers.
     pub(crate) fn new(is_known: bool) -> Self {
-        Self { is_known, buckets: Mutex::default() }
+        Self { is_known, buckets: Buckets::new(BARRIERS) }
     }
 
     /// Takes one call of a caller: as whom it counts.
@@ -48,37 +47,60 @@ impl Rates {
     pub(crate) fn caller(&self, caller: &Caller) -> Result<ClientId, Problem> {
         let client = fairness::client(caller, self.is_known);
         let id = id(&client);
-        self.take(client, Instant::now())?;
-        Ok(id)
+        if self.buckets.take(client, Instant::now()) { Ok(id) } else { Err(too_many()) }
+    }
+}
+
+/// What each client has used.
+#[derive(Debug)]
+pub(crate) struct Buckets {
+    pace: Pace,
+    of: Mutex<HashMap<Arc<str>, Bucket>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    left: u32,
+    since: Instant,
+}
+
+impl Buckets {
+    pub(crate) fn new(pace: Pace) -> Self {
+        Self { pace, of: Mutex::default() }
     }
 
-    /// Takes one call.
-    ///
-    /// # Errors
-    /// If the client has made too many.
-    fn take(&self, client: Arc<str>, now: Instant) -> Result<(), Problem> {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= CLIENTS && !buckets.contains_key(&client) {
+    /// Takes one; whether there was one.
+    pub(crate) fn take(&self, client: Arc<str>, now: Instant) -> bool {
+        let pace = self.pace;
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        if of.len() >= CLIENTS && !of.contains_key(&client) {
             // Who has not asked for a while has nothing to be remembered for.
-            buckets.retain(|_, bucket| bucket.filled(now).left < BURST);
-            if buckets.len() >= CLIENTS {
-                return Err(too_many());
+            of.retain(|_, bucket| bucket.filled(now, pace).left < pace.burst);
+            if of.len() >= CLIENTS {
+                return false;
             }
         }
-        let bucket = buckets.entry(client).or_insert(Bucket { left: BURST, since: now });
-        *bucket = bucket.filled(now);
-        bucket.left = bucket.left.checked_sub(1).ok_or_else(too_many)?;
-        Ok(())
+        let bucket = of.entry(client).or_insert(Bucket { left: pace.burst, since: now });
+        *bucket = bucket.filled(now, pace);
+        let left = bucket.left.checked_sub(1);
+        bucket.left = left.unwrap_or_default();
+        left.is_some()
+    }
+
+    /// Whether there is one left. Of whom nothing is remembered there is.
+    pub(crate) fn has_left(&self, client: &str, now: Instant) -> bool {
+        let of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        of.get(client).is_none_or(|bucket| bucket.filled(now, self.pace).left > 0)
     }
 }
 
 impl Bucket {
-    fn filled(self, now: Instant) -> Self {
-        let steps = now.saturating_duration_since(self.since).as_millis() / REFILL.as_millis();
+    fn filled(self, now: Instant, pace: Pace) -> Self {
+        let steps = now.saturating_duration_since(self.since).as_millis() / pace.refill.as_millis();
         let more = u32::try_from(steps).unwrap_or(u32::MAX);
-        let left = self.left.saturating_add(more).min(BURST);
+        let left = self.left.saturating_add(more).min(pace.burst);
         // What is left of a step is not lost.
-        let since = if left == BURST { now } else { self.since + REFILL * more };
+        let since = if left == pace.burst { now } else { self.since + pace.refill * more };
         Self { left, since }
     }
 }
@@ -94,8 +116,9 @@ fn id(client: &str) -> ClientId {
 }
 
 fn too_many() -> Problem {
-    let message = format!("more than {BURST} calls at once, or one in {} ms; ask later", REFILL.as_millis());
-    Problem::new(ProblemKind::Exhausted, "RATE_LIMITED", message).with("limit", "calls").after(REFILL)
+    let Pace { burst, refill } = BARRIERS;
+    let message = format!("more than {burst} calls at once, or one in {} ms; ask later", refill.as_millis());
+    Problem::new(ProblemKind::Exhausted, "RATE_LIMITED", message).with("limit", "calls").after(refill)
 }
 
 #[cfg(test)]
@@ -110,34 +133,37 @@ mod tests {
         Caller { principal, peer: (address.into(), 5).into(), expires: None }
     }
 
+    const BURST: u32 = BARRIERS.burst;
+    const REFILL: Duration = BARRIERS.refill;
+
     #[test]
     fn a_bucket_empties_and_fills_up_again() {
-        let (rates, now) = (Rates::new(false), Instant::now());
-        let take = |client: &str, now| rates.take(client.into(), now);
+        let (buckets, now) = (Buckets::new(BARRIERS), Instant::now());
+        let take = |client: &str, now| buckets.take(client.into(), now);
         for _ in 0..BURST {
-            take("one", now).unwrap();
+            assert!(buckets.has_left("one", now) && take("one", now));
         }
-        assert_eq!(take("one", now).unwrap_err().retry_after, Some(REFILL));
-        take("other", now).unwrap();
-        take("one", now + REFILL).unwrap();
-        take("one", now + REFILL).unwrap_err();
+        assert!(!take("one", now) && !buckets.has_left("one", now));
+        assert!(take("other", now));
+        assert!(buckets.has_left("one", now + REFILL) && take("one", now + REFILL));
+        assert!(!take("one", now + REFILL));
         let later = now + REFILL * 1000;
         for _ in 0..BURST {
-            take("one", later).unwrap();
+            assert!(take("one", later));
         }
-        take("one", later).unwrap_err();
+        assert!(!take("one", later));
     }
 
     #[test]
     fn who_has_not_asked_for_a_while_makes_room_and_nobody_else_does() {
-        let (rates, now) = (Rates::new(true), Instant::now());
+        let (buckets, now) = (Buckets::new(BARRIERS), Instant::now());
         for client in 0..CLIENTS {
-            rates.take(client.to_string().into(), now).unwrap();
+            assert!(buckets.take(client.to_string().into(), now));
         }
-        assert_eq!(rates.take("late".into(), now).unwrap_err().reason, "RATE_LIMITED");
-        rates.take("0".into(), now).unwrap();
-        rates.take("late".into(), now + REFILL).unwrap();
-        assert_eq!(rates.buckets.lock().unwrap().len(), 2, "those who asked once have all of it again");
+        assert!(!buckets.take("late".into(), now));
+        assert!(buckets.take("0".into(), now));
+        assert!(buckets.take("late".into(), now + REFILL));
+        assert_eq!(buckets.of.lock().unwrap().len(), 2, "those who asked once have all of it again");
     }
 
     #[tokio::test(start_paused = true)]

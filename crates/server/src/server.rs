@@ -25,6 +25,7 @@ use crate::accept::{self, Door};
 use crate::access::clock::Clock;
 use crate::access::fairness::Room;
 use crate::access::gate::Gate;
+use crate::access::lobby::Lobby;
 use crate::access::reload::{self, ReloadCounters};
 use crate::admin_service::AdminService;
 use crate::audit::Audit;
@@ -43,8 +44,6 @@ const MAX_MESSAGE_BYTES: usize = 8 << 20;
 /// Of what all calls together may be, strangers who look whether it serves have this part besides, and at least so many.
 const LOBBY_SHARE: usize = 16;
 const LEAST_LOBBY: usize = 64;
-/// What is read of them at one time, in bytes: the name of a service is all they have to say.
-const LOBBY_BYTES: usize = 1 << 20;
 
 /// Where to listen, and what to bear.
 #[derive(Clone, Debug)]
@@ -183,6 +182,7 @@ impl Server {
         };
         let reloads: Arc<ReloadCounters> = Arc::default();
         let metrics = Metrics::new(
+            engine.clone(),
             told.watch(),
             config.spans.clone(),
             admin.connections(),
@@ -194,7 +194,6 @@ impl Server {
         let projections = Gate::new(projections, audit.clone());
         let traffic = metrics.traffic.clone();
         let http = Http {
-            engine: engine.clone(),
             ledger: ledger.clone(),
             admin: admin.clone(),
             projections: projections.clone(),
@@ -223,7 +222,7 @@ impl Server {
             authentication: security.authentication,
             audit,
             room: Arc::new(Room::new(config.limits.calls, config.limits.request_bytes)),
-            lobby: Arc::new(Room::new((config.limits.calls / LOBBY_SHARE).max(LEAST_LOBBY), LOBBY_BYTES)),
+            lobby: Arc::new(Lobby::new((config.limits.calls / LOBBY_SHARE).max(LEAST_LOBBY))),
         };
         let interval = config.security.reload_interval;
         tokio::spawn(reload::watch(security.sources, interval, reloads, closed.clone()));

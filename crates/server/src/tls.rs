@@ -2,6 +2,8 @@
 //!
 //! Must not know: who may do what.
 
+pub(crate) mod verifier;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,6 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 
+use self::verifier::Silent;
 use crate::access::reload::{Contents, Current};
 
 /// What clients can speak, the best first.
@@ -78,7 +81,8 @@ fn made(contents: &Contents, clients: ClientCertificates) -> Result<Arc<ServerCo
                 ClientCertificates::Required => verifier,
                 ClientCertificates::Optional => verifier.allow_unauthenticated(),
             };
-            builder.with_client_cert_verifier(verifier.build().map_err(|error| error.to_string())?)
+            let verifier = verifier.build().map_err(|error| error.to_string())?;
+            builder.with_client_cert_verifier(Arc::new(Silent(verifier)))
         }
     };
     let mut config = builder

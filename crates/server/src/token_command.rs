@@ -67,7 +67,18 @@ fn issue(arguments: &IssueArguments, out: &mut dyn Write) -> Result<()> {
             "choose a shorter subject, fewer namespaces, and an end in the future",
         )
     })?;
-    writeln!(out, "{token}")?;
+    match &arguments.out {
+        None => writeln!(out, "{token}")?,
+        Some(file) => {
+            private_file::write(file, format!("{token}\n").as_bytes(), Existing::Replaced)?;
+            writeln!(
+                out,
+                "{} has the token; whoever can read it is {}",
+                file.display(),
+                claims.sub.escape_debug()
+            )?;
+        }
+    }
     Ok(())
 }
 

@@ -7,21 +7,26 @@
 //!
 //! A token counts before a certificate, and a token that is not right is not made up for by one.
 //!
+//! Invariants
+//! - Nobody is believed for longer than what he was believed by: his token or certificate ends, its key or his line in a file goes.
+//!
 //! Must not know: what anybody may do.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::{HeaderMap, header};
 use gapless_api::{Problem, ProblemKind};
 use ring::digest;
+use tokio::sync::watch;
 
 use super::certificates::Certificates;
-use super::clock::{Clock, Expiry};
-use super::keys::Keys;
+use super::clock::{Clock, Expiry, Standing};
+use super::failures::{self, Failures};
+use super::keys::{Keys, Signer};
 use super::reload::Current;
-use super::tokens::{Expected, TokenError, checked};
+use super::tokens::{Expected, TokenError, believed};
 use super::{Caller, Principal};
 
 /// Tokens that are remembered as checked.
@@ -35,6 +40,8 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     /// Names in the certificate that the other side proved to own.
     pub(crate) names: Arc<[String]>,
+    /// The first second since 1970 at which that certificate is over.
+    pub(crate) ends: u64,
 }
 
 /// Why somebody is not believed. What he is told is a [`Problem`].
@@ -42,8 +49,12 @@ pub(crate) struct Connection {
 pub(crate) enum Refused {
     /// His token is not.
     Token(TokenError),
+    /// Too many tokens from where he is were not.
+    TooOften,
     /// He has something else than a token.
     Scheme,
+    /// The certificate of his connection has ended.
+    Certificate,
     /// He has nothing, or a certificate of somebody unknown.
     Nobody,
 }
@@ -53,7 +64,9 @@ impl Refused {
     pub(crate) fn audited(self) -> &'static str {
         match self {
             Self::Token(error) => error.audited(),
+            Self::TooOften => "RATE_LIMITED",
             Self::Scheme => "SCHEME_UNKNOWN",
+            Self::Certificate => "CERTIFICATE_EXPIRED",
             Self::Nobody => "NO_CREDENTIALS",
         }
     }
@@ -73,6 +86,16 @@ impl From<Refused> for Problem {
                 refused.audited(),
                 "this server takes bearer tokens: `authorization: Bearer TOKEN`".to_owned(),
             ),
+            Refused::TooOften => {
+                let message = "too many tokens from this address were not right; ask later".to_owned();
+                return Self::new(ProblemKind::Exhausted, refused.audited(), message)
+                    .with("limit", "failed_tokens")
+                    .after(failures::PACE.refill);
+            }
+            Refused::Certificate => (
+                refused.audited(),
+                "the certificate of this connection has expired: connect with another one".to_owned(),
+            ),
             Refused::Nobody => (
                 refused.audited(),
                 "this server wants to know who asks: send a bearer token, or connect with a client certificate that it knows".to_owned(),
@@ -83,12 +106,52 @@ impl From<Refused> for Problem {
 }
 
 /// A token that was checked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Known {
     principal: Arc<Principal>,
     expires: u64,
-    /// Void as soon as keys are exchanged.
+    signer: Arc<Signer>,
+    /// It is checked again as soon as keys are exchanged.
     keys: Arc<Keys>,
+}
+
+/// That a key which signed a token is still one.
+#[derive(Debug)]
+struct Signed {
+    keys: Arc<Current<Keys>>,
+    by: Arc<Keys>,
+    signer: Arc<Signer>,
+}
+
+impl Standing for Signed {
+    fn stands(&self) -> bool {
+        let now = self.keys.get();
+        Arc::ptr_eq(&now, &self.by) || now.has(&self.signer)
+    }
+
+    fn renewed(&self) -> watch::Receiver<()> {
+        self.keys.renewed()
+    }
+}
+
+/// That the owner of a certificate is still in the file, and may do there what he might.
+#[derive(Debug)]
+struct Listed {
+    certificates: Arc<Current<Certificates>>,
+    by: Arc<Certificates>,
+    names: Arc<[String]>,
+    principal: Arc<Principal>,
+}
+
+impl Standing for Listed {
+    fn stands(&self) -> bool {
+        let now = self.certificates.get();
+        Arc::ptr_eq(&now, &self.by) || now.principal(&self.names).as_ref() == Some(&self.principal)
+    }
+
+    fn renewed(&self) -> watch::Receiver<()> {
+        self.certificates.renewed()
+    }
 }
 
 /// How one says who one is.
@@ -97,6 +160,7 @@ pub(crate) struct Authentication {
     tokens: Option<(Arc<Current<Keys>>, Expected)>,
     certificates: Option<Arc<Current<Certificates>>>,
     known: Mutex<HashMap<[u8; HASH_BYTES], Known>>,
+    failures: Failures,
     anybody: Arc<Principal>,
     clock: Clock,
 }
@@ -108,7 +172,8 @@ impl Authentication {
         clock: Clock,
     ) -> Self {
         let anybody = Arc::new(Principal::anybody());
-        Self { tokens, certificates, known: Mutex::default(), anybody, clock }
+        let (known, failures) = (Mutex::default(), Failures::default());
+        Self { tokens, certificates, known, failures, anybody, clock }
     }
 
     /// Whether anybody is asked who he is.
@@ -125,37 +190,49 @@ impl Authentication {
         if !self.is_on() {
             return Ok(Caller { principal: self.anybody.clone(), peer, expires: None });
         }
-        if let (Some((keys, expected)), Some(token)) = (&self.tokens, bearer(headers)?) {
-            let now = self.clock.now();
-            let (principal, expires) = self.of_token(token, &keys.get(), expected, now)?;
-            return Ok(Caller { principal, peer, expires: Some(Expiry::new(expires, &self.clock)) });
+        if let (Some((current, expected)), Some(token)) = (&self.tokens, bearer(headers)?) {
+            let known = self.of_token(token, &current.get(), expected, self.clock.now(), peer.ip())?;
+            let Known { principal, expires, signer, keys: by } = known;
+            let standing = Signed { keys: current.clone(), by, signer };
+            let expires = Expiry::new(expires, &self.clock).while_stands(Arc::new(standing));
+            return Ok(Caller { principal, peer, expires: Some(expires) });
         }
-        let certificates = self.certificates.as_ref();
-        match certificates.and_then(|certificates| certificates.get().principal(&connection.names)) {
-            Some(principal) => Ok(Caller { principal, peer, expires: None }),
-            None => Err(Refused::Nobody),
+        let Some(certificates) = &self.certificates else { return Err(Refused::Nobody) };
+        let (by, names) = (certificates.get(), connection.names.clone());
+        let principal = by.principal(&names).ok_or(Refused::Nobody)?;
+        let standing = Listed { certificates: certificates.clone(), by, names, principal: principal.clone() };
+        let expires = Expiry::new(connection.ends, &self.clock).while_stands(Arc::new(standing));
+        if expires.is_over() {
+            return Err(Refused::Certificate);
         }
+        Ok(Caller { principal, peer, expires: Some(expires) })
     }
 
-    /// Whom a token stands for, and until when.
+    /// Whom a token stands for, until when, and by which key. What came from where it does decides whether it is looked at.
     fn of_token(
         &self,
         token: &str,
         keys: &Arc<Keys>,
         expected: &Expected,
         now: u64,
-    ) -> Result<(Arc<Principal>, u64), TokenError> {
+        from: IpAddr,
+    ) -> Result<Known, Refused> {
         let hash = hash(token);
         if let Some(known) = self.known().get(&hash)
             && now < known.expires
             && Arc::ptr_eq(&known.keys, keys)
         {
-            return Ok((known.principal.clone(), known.expires));
+            return Ok(known.clone());
+        }
+        if self.failures.are_too_many(from) {
+            return Err(Refused::TooOften);
         }
         // Nobody waits while a signature is checked.
-        let claims = checked(token, keys, expected, now)?;
+        let checked = believed(token, keys, expected, now);
+        let (claims, signer) = checked.inspect_err(|_| self.failures.note(from))?;
         let expires = claims.exp.saturating_add(expected.leeway);
         let principal = Arc::new(Principal::from(claims));
+        let new = Known { principal, expires, signer: Arc::new(signer), keys: keys.clone() };
         let mut known = self.known();
         if known.len() >= MAX_KNOWN {
             known.retain(|_, known| now < known.expires && Arc::ptr_eq(&known.keys, keys));
@@ -163,8 +240,8 @@ impl Authentication {
                 known.clear();
             }
         }
-        known.insert(hash, Known { principal: principal.clone(), expires, keys: keys.clone() });
-        Ok((principal, expires))
+        known.insert(hash, new.clone());
+        Ok(new)
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; HASH_BYTES], Known>> {
@@ -195,7 +272,10 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
 mod tests {
     use super::*;
     use crate::access::keys::{Algorithm, Key, Unsigned, to_file};
+    use crate::access::reload::{Contents, Reload};
     use crate::access::tokens::{Claims, issued};
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     #[test]
     fn what_was_checked_is_remembered_until_it_expires_or_its_key_is_gone() {
@@ -206,15 +286,15 @@ mod tests {
         let expected = Expected { audience: "gapless".to_owned(), leeway: 10 };
         let keys = Arc::new(Keys::read(&to_file(&[key.to_check_with()])).unwrap());
         let authentication = Authentication::new(None, None, Clock::default());
-        let first = authentication.of_token(&token, &keys, &expected, 999).unwrap();
-        let again = authentication.of_token(&token, &keys, &expected, 1009).unwrap();
-        assert!(Arc::ptr_eq(&first.0, &again.0), "it was not checked twice");
-        let over = authentication.of_token(&token, &keys, &expected, 1010);
-        assert_eq!(over.unwrap_err(), TokenError::Expired);
+        let first = authentication.of_token(&token, &keys, &expected, 999, HERE).unwrap();
+        let again = authentication.of_token(&token, &keys, &expected, 1009, HERE).unwrap();
+        assert!(Arc::ptr_eq(&first.principal, &again.principal), "it was not checked twice");
+        let over = authentication.of_token(&token, &keys, &expected, 1010, HERE);
+        assert_eq!(over.unwrap_err(), TokenError::Expired.into());
         let other = Key::generate("two", Algorithm::EdDSA).unwrap();
         let rotated = Arc::new(Keys::read(&to_file(&[other.to_check_with()])).unwrap());
-        let gone = authentication.of_token(&token, &rotated, &expected, 999);
-        assert_eq!(gone.unwrap_err(), TokenError::Signature(Unsigned::UnknownKey));
+        let gone = authentication.of_token(&token, &rotated, &expected, 999, HERE);
+        assert_eq!(gone.unwrap_err(), TokenError::Signature(Unsigned::UnknownKey).into());
     }
 
     #[test]
@@ -224,7 +304,7 @@ mod tests {
         let key = Key::generate("one", Algorithm::EdDSA).unwrap();
         std::fs::write(&file, to_file(&[key.to_check_with()])).unwrap();
         let asked = |clock, ends: u64| {
-            let read = |contents: &crate::access::reload::Contents| {
+            let read = |contents: &Contents| {
                 Keys::read(std::str::from_utf8(&contents[0]).unwrap()).map_err(|error| error.to_string())
             };
             let keys = Arc::new(Current::new("keys", vec![file.clone()], read).unwrap());
@@ -236,13 +316,85 @@ mod tests {
             let token = issued(&serde_json::from_value(claims).unwrap(), &key).unwrap();
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
-            let connection = Connection { peer: ([127, 0, 0, 1], 5).into(), names: Arc::new([]) };
+            let connection = Connection { peer: ([127, 0, 0, 1], 5).into(), names: Arc::new([]), ends: 0 };
             authentication.caller(&headers, &connection).map(|caller| caller.principal.name.clone())
         };
         for ends in [4_000_000_000, u64::MAX] {
             assert_eq!(asked(Clock::default(), ends).unwrap(), "till", "it is good where the time is known");
             assert_eq!(asked(Clock::unset(), ends).unwrap_err(), TokenError::Expired.into(), "{ends}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_too_many_wrong_tokens_come_from_nothing_new_is_checked_and_the_known_are_served() {
+        let expected = Expected { audience: "gapless".to_owned(), leeway: 0 };
+        let [key, forger] = [(); 2].map(|()| Key::generate("one", Algorithm::HS256).unwrap());
+        let keys = Arc::new(Keys::read(&to_file(std::slice::from_ref(&key))).unwrap());
+        let authentication = Authentication::new(None, None, Clock::default());
+        let token = |name: &str, key: &Key| {
+            let text =
+                format!(r#"{{"sub":"{name}","aud":"gapless","exp":1000,"namespaces":[],"actions":[]}}"#);
+            issued(&serde_json::from_str(&text).unwrap(), key).unwrap()
+        };
+        let ask = |token: &str, from| {
+            authentication
+                .of_token(token, &keys, &expected, 1, from)
+                .map(|known| known.principal.name.clone())
+        };
+        let (till, late) = (token("till", &key), token("late", &key));
+        ask(&till, HERE).unwrap();
+        let forged = token("forged", &forger);
+        for _ in 0..failures::PACE.burst {
+            assert!(matches!(ask(&forged, HERE), Err(Refused::Token(TokenError::Signature(_)))));
+        }
+        assert_eq!(ask(&forged, HERE), Err(Refused::TooOften));
+        assert_eq!(ask(&late, HERE), Err(Refused::TooOften), "whether it is right is not looked at");
+        assert_eq!(ask(&till, HERE).unwrap(), "till");
+        assert_eq!(ask(&late, [10, 0, 0, 2].into()).unwrap(), "late");
+        tokio::time::advance(failures::PACE.refill).await;
+        let problem = Problem::from(Refused::TooOften);
+        assert_eq!(
+            (problem.kind, problem.retry_after),
+            (ProblemKind::Exhausted, Some(failures::PACE.refill))
+        );
+        assert!(matches!(ask(&forged, HERE), Err(Refused::Token(_))), "one more in a while");
+    }
+
+    #[test]
+    fn whoever_came_with_a_certificate_is_believed_until_it_ends_or_his_line_is_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("clients.toml");
+        let line = |actions: &str| {
+            let line = format!("[[client]]\nname = 'till'\nnamespaces = ['shop']\nactions = [{actions}]\n");
+            std::fs::write(&file, line).unwrap();
+        };
+        line("'read'");
+        let read = |contents: &Contents| Certificates::read(std::str::from_utf8(&contents[0]).unwrap());
+        let names = Arc::new(Current::new("names", vec![file.clone()], read).unwrap());
+        let (clock, told) = watch::channel(100);
+        let authentication = Authentication::new(None, Some(names.clone()), Clock::told_by(told));
+        let connection =
+            Connection { peer: (HERE, 5).into(), names: Arc::new(["till".to_owned()]), ends: 200 };
+        let ask = || authentication.caller(&HeaderMap::new(), &connection);
+        let expires = || ask().unwrap().expires.unwrap();
+        let (first, other) = (expires(), "[[client]]\nname = 'other'\nnamespaces = []\nactions = []\n");
+        std::fs::write(&file, format!("{}{other}", std::fs::read_to_string(&file).unwrap())).unwrap();
+        names.look();
+        assert!(!first.is_over(), "others come and go");
+        line("'read', 'write'");
+        names.look();
+        assert!(first.is_over() && !expires().is_over(), "what he may do is something else");
+        let second = expires();
+        clock.send_replace(199);
+        assert!(!second.is_over());
+        clock.send_replace(200);
+        assert!(second.is_over());
+        assert_eq!(ask().unwrap_err(), Refused::Certificate);
+        clock.send_replace(100);
+        std::fs::write(&file, other).unwrap();
+        names.look();
+        assert!(second.is_over());
+        assert_eq!(ask().unwrap_err(), Refused::Nobody);
     }
 
     #[test]
@@ -256,7 +408,7 @@ mod tests {
                 r#"{{"sub":"till-{number}","aud":"gapless","exp":1000,"namespaces":[],"actions":[]}}"#
             );
             let token = issued(&serde_json::from_str(&text).unwrap(), &key).unwrap();
-            authentication.of_token(&token, &keys, &expected, 1).unwrap();
+            authentication.of_token(&token, &keys, &expected, 1, HERE).unwrap();
             assert!(authentication.known().len() <= MAX_KNOWN);
         }
     }

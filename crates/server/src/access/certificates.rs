@@ -12,12 +12,15 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::{CertificateError, OtherError};
 use serde::Deserialize;
-use webpki::EndEntityCert;
+use webpki::{EndEntityCert, KeyUsage};
 
 use super::{MAX_PRINCIPAL_BYTES, Principal, Rights};
+use crate::tls::verifier::NotTaken;
 
 /// Most names that are looked at in one certificate.
 const MAX_NAMES: usize = 16;
@@ -75,10 +78,24 @@ pub(crate) fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     names.take(MAX_NAMES).map(str::to_owned).collect()
 }
 
+/// The first second since 1970 at which a certificate is over. One that cannot be read is over.
+pub(crate) fn ends(certificate: &CertificateDer<'_>) -> u64 {
+    let Ok(certificate) = EndEntityCert::try_from(certificate) else { return 0 };
+    // Whoever looks at the end of all times is told when it ended, before anything else is looked at.
+    let last = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
+    match certificate.verify_for_usage(&[], &[], &[], last, KeyUsage::client_auth(), None, None) {
+        Err(webpki::Error::CertExpired { not_after, .. }) => not_after.as_secs().saturating_add(1),
+        _ => 0,
+    }
+}
+
 /// Why a handshake failed, if it is that somebody did not prove who he is, for programs. Whatever else can go wrong says nothing
 /// about whoever is at the other end.
 pub(crate) fn refused(error: &io::Error) -> Option<&'static str> {
     match error.get_ref()?.downcast_ref()? {
+        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(cause))) => {
+            cause.downcast_ref().map(NotTaken::audited).or(Some("CERTIFICATE_REFUSED"))
+        }
         rustls::Error::InvalidCertificate(_) => Some("CERTIFICATE_REFUSED"),
         rustls::Error::NoCertificatesPresented => Some("NO_CERTIFICATE"),
         _ => None,
@@ -132,6 +149,18 @@ mod tests {
         ] {
             assert!(Certificates::read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_certificate_ends_when_it_says() {
+        let mut params = rcgen::CertificateParams::new(vec!["till".to_owned()]).unwrap();
+        for (year, ends_at) in [(2021, 1_609_459_201), (2096, 3_976_214_401)] {
+            params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+            params.not_after = rcgen::date_time_ymd(year, 1, 1);
+            let certificate = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+            assert_eq!(ends(certificate.der()), ends_at);
+        }
+        assert_eq!(ends(&CertificateDer::from(vec![0x30, 0x03, 1, 2, 3])), 0, "what is none is over");
     }
 
     #[test]

@@ -3,9 +3,12 @@
 //! Invariants
 //! - A machine that does not know the time believes no credential that ends.
 //! - Whoever waits for a moment notices within 30 s that the machine's clock was set.
+//! - A credential is over as soon as what it was believed by is gone, whatever time it is.
 //!
 //! Must not know: what expires.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
@@ -72,26 +75,54 @@ impl Clock {
     }
 }
 
-/// When a credential is void.
+/// What a credential was believed by, which may be taken away: a key, a line of a file.
+pub(crate) trait Standing: fmt::Debug + Send + Sync {
+    /// Whether it is still there.
+    fn stands(&self) -> bool;
+    /// Told whenever that may have changed.
+    fn renewed(&self) -> watch::Receiver<()>;
+}
+
+/// When a credential is void: at a time, or when what it was believed by is gone.
 #[derive(Clone, Debug)]
 pub(crate) struct Expiry {
     at: u64,
     clock: Clock,
+    standing: Option<Arc<dyn Standing>>,
 }
 
 impl Expiry {
     /// At this second since 1970, by this clock.
     pub(crate) fn new(at: u64, clock: &Clock) -> Self {
-        Self { at, clock: clock.clone() }
+        Self { at, clock: clock.clone(), standing: None }
+    }
+
+    /// The same, or when this is gone.
+    pub(crate) fn while_stands(self, standing: Arc<dyn Standing>) -> Self {
+        Self { standing: Some(standing), ..self }
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.clock.now() >= self.at
+        self.clock.now() >= self.at || self.standing.as_ref().is_some_and(|standing| !standing.stands())
     }
 
     /// Ready when it is over.
     pub(crate) async fn over(self) {
-        self.clock.reach(self.at).await;
+        tokio::select! {
+            () = self.clock.reach(self.at) => {}
+            () = gone(self.standing) => {}
+        }
+    }
+}
+
+async fn gone(standing: Option<Arc<dyn Standing>>) {
+    let Some(standing) = standing else { return std::future::pending().await };
+    let mut renewed = standing.renewed();
+    while standing.stands() {
+        // Nobody renews it any more: it stays as it is.
+        if renewed.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 
@@ -109,6 +140,36 @@ mod tests {
         tell.send_replace(102);
         waits.await.unwrap();
         assert!(expiry.is_over());
+    }
+
+    #[derive(Debug)]
+    struct Told(watch::Receiver<bool>, watch::Sender<()>);
+
+    impl Standing for Told {
+        fn stands(&self) -> bool {
+            *self.0.borrow()
+        }
+
+        fn renewed(&self) -> watch::Receiver<()> {
+            self.1.subscribe()
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_believed_by_something_is_over_when_that_is_gone() {
+        let (_tell, told) = watch::channel(100);
+        let (stands, standing) = watch::channel(true);
+        let (renewed, _) = watch::channel(());
+        let standing = Arc::new(Told(standing, renewed.clone()));
+        let expiry = Expiry::new(102, &Clock::told_by(told)).while_stands(standing);
+        let mut waits = Box::pin(expiry.clone().over());
+        assert!(!expiry.is_over() && futures_util::poll!(&mut waits).is_pending());
+        renewed.send_replace(());
+        assert!(!expiry.is_over() && futures_util::poll!(&mut waits).is_pending(), "it is there as before");
+        stands.send_replace(false);
+        renewed.send_replace(());
+        assert!(expiry.is_over());
+        waits.await;
     }
 
     #[tokio::test]

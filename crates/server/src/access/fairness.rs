@@ -1,8 +1,9 @@
 //! Room for calls and for what is read of them, shared out: nobody can have so much at one time that there is none left for others.
 //!
 //! - There is a limit on all calls together, and one on the bytes of all requests that are being read.
-//! - One client has at most half of either.
-//! - When three quarters of the calls are taken, one client has at most an equal share.
+//! - One client has at most as many calls as are left for others: half of all if he is alone, a third if there are two such, and so on.
+//!   So a newcomer finds room, however long others stay.
+//! - One client has at most half of the bytes.
 //!
 //! Must not know: what calls do.
 
@@ -18,16 +19,27 @@ use super::Caller;
 use crate::accept::network;
 
 /// When to come back.
-const SOON: Duration = Duration::from_millis(100);
+pub(super) const SOON: Duration = Duration::from_millis(100);
 
 /// Calls that run, by whose they are. There are as many entries as clients with calls.
 #[derive(Debug)]
 pub(crate) struct Room {
     limit: usize,
-    bytes_limit: usize,
     taken: Mutex<Taken>,
-    /// Bytes of requests that are being read.
-    bytes: AtomicUsize,
+    bytes: Arc<Pool>,
+}
+
+/// Bytes of requests that are being read.
+#[derive(Debug)]
+struct Pool {
+    limit: usize,
+    used: AtomicUsize,
+}
+
+impl Pool {
+    fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, used: AtomicUsize::new(0) })
+    }
 }
 
 #[derive(Debug, Default)]
@@ -54,7 +66,7 @@ pub(crate) struct Place {
 impl Room {
     /// Room for so many calls, and so many bytes of them that are being read.
     pub(crate) fn new(limit: usize, bytes_limit: usize) -> Self {
-        Self { limit, bytes_limit, taken: Mutex::default(), bytes: AtomicUsize::new(0) }
+        Self { limit, taken: Mutex::default(), bytes: Pool::new(bytes_limit) }
     }
 
     /// Takes a place.
@@ -64,17 +76,12 @@ impl Room {
     pub(crate) fn enter(self: &Arc<Self>, client: Arc<str>) -> Result<Place, Problem> {
         let mut taken = self.taken();
         let has = taken.by_client.get(&client).map_or(0, |has| has.calls);
-        let clients = taken.by_client.len() + usize::from(has == 0);
-        let most = if taken.all * 4 < self.limit * 3 {
-            self.limit.div_ceil(2)
-        } else {
-            self.limit.div_ceil(clients)
-        };
-        if taken.all >= self.limit || has >= most {
+        let left = self.limit.saturating_sub(taken.all);
+        if has >= left {
             let message =
                 format!("{has} calls of one client at one time, of {} in all; come back later", taken.all);
             let problem = Problem::new(ProblemKind::Exhausted, "TOO_MANY_CALLS", message);
-            return Err(problem.with("limit", "calls").with("maximum", most).after(SOON));
+            return Err(problem.with("limit", "calls").with("maximum", has.max(left)).after(SOON));
         }
         taken.all += 1;
         let has = taken.by_client.entry(client.clone()).or_default();
@@ -90,9 +97,14 @@ impl Room {
 }
 
 impl Place {
+    /// Whose it is.
+    pub(crate) fn client(&self) -> Arc<str> {
+        self.client.clone()
+    }
+
     /// What the request of this call may take while it is read.
     pub(crate) fn allowance(&self) -> Allowance {
-        Allowance { room: self.room.clone(), of_client: self.bytes.clone(), held: 0 }
+        Allowance { all: self.room.bytes.clone(), of_client: self.bytes.clone(), held: 0 }
     }
 }
 
@@ -112,12 +124,17 @@ impl Drop for Place {
 /// Bytes of one request that are being read. Dropped, they are given back.
 #[derive(Debug)]
 pub(crate) struct Allowance {
-    room: Arc<Room>,
+    all: Arc<Pool>,
     of_client: Arc<AtomicUsize>,
     held: usize,
 }
 
 impl Allowance {
+    /// For one request that takes so many bytes at most, and nothing from others.
+    pub(crate) fn alone(bytes: usize) -> Self {
+        Self { all: Pool::new(bytes.saturating_mul(2)), of_client: Arc::default(), held: 0 }
+    }
+
     /// So many bytes are held from now on.
     ///
     /// # Errors
@@ -128,9 +145,9 @@ impl Allowance {
             self.give_back(before - bytes);
             return Ok(());
         };
-        let all = self.room.bytes.fetch_add(more, Relaxed) + more;
+        let all = self.all.used.fetch_add(more, Relaxed) + more;
         let of_client = self.of_client.fetch_add(more, Relaxed) + more;
-        let most = self.room.bytes_limit;
+        let most = self.all.limit;
         if all <= most && of_client <= most.div_ceil(2) {
             return Ok(());
         }
@@ -142,7 +159,7 @@ impl Allowance {
     }
 
     fn give_back(&self, bytes: usize) {
-        self.room.bytes.fetch_sub(bytes, Relaxed);
+        self.all.used.fetch_sub(bytes, Relaxed);
         self.of_client.fetch_sub(bytes, Relaxed);
     }
 }
@@ -175,7 +192,8 @@ mod tests {
         let mut greedy: Vec<Place> = (0..4).map(|_| enter("greedy").unwrap()).collect();
         assert_eq!(enter("greedy").unwrap_err().reason, "TOO_MANY_CALLS");
         let _second: Vec<Place> = (0..2).map(|_| enter("second").unwrap()).collect();
-        // Three quarters are taken: a newcomer has its share, the greedy one nothing more.
+        enter("second").unwrap_err();
+        // Each has as much as he leaves to others: a newcomer finds room, the greedy one nothing more.
         let third = enter("third").unwrap();
         enter("greedy").unwrap_err();
         greedy.pop();
@@ -183,6 +201,22 @@ mod tests {
         assert_eq!(room.taken().all, 5);
         drop(greedy);
         assert_eq!(room.taken().by_client.len(), 1);
+    }
+
+    #[test]
+    fn a_newcomer_finds_room_however_many_took_all_they_could_get() {
+        let room = Arc::new(Room::new(16_384, 0));
+        let mut held = Vec::new();
+        for client in ["one", "two", "three", "four", "five", "six", "seven", "eight"] {
+            let before = held.len();
+            while let Ok(place) = room.enter(client.into()) {
+                held.push(place);
+            }
+            assert!(held.len() >= before + 64, "{client} got {}", held.len() - before);
+        }
+        let mut alone = Allowance::alone(10);
+        alone.hold(10).unwrap();
+        assert_eq!(alone.hold(11).unwrap_err().reason, "TOO_MANY_BYTES");
     }
 
     #[test]
@@ -199,9 +233,9 @@ mod tests {
         drop(second);
         third.hold(50).unwrap();
         first.hold(10).unwrap();
-        assert_eq!(room.bytes.load(Relaxed), 60);
+        assert_eq!(room.bytes.used.load(Relaxed), 60);
         drop((first, third));
-        assert_eq!(room.bytes.load(Relaxed), 0);
+        assert_eq!(room.bytes.used.load(Relaxed), 0);
     }
 
     #[test]

@@ -96,10 +96,10 @@ impl<'a, C> Opened<'a, C> {
     }
 }
 
-/// Whoever was known until now.
+/// Whoever was known until now: a stream ends with it, whichever way its credential became void.
 pub(crate) fn expired() -> Problem {
-    let error = super::tokens::TokenError::Expired;
-    Problem::new(ProblemKind::Unauthenticated, error.reason(), error.to_string())
+    let message = "the token or certificate has expired, or is not taken any more";
+    Problem::new(ProblemKind::Unauthenticated, super::tokens::TokenError::Expired.reason(), message)
 }
 
 /// The caller of a request, whom the accept loop has found out.

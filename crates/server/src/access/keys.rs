@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -230,6 +231,23 @@ struct Checking {
     key: DecodingKey,
 }
 
+impl Checking {
+    /// Whether both check the same signatures.
+    fn is(&self, other: &Self) -> bool {
+        match (self.key.try_get_as_bytes(), other.key.try_get_as_bytes()) {
+            (Ok(own), Ok(others)) => self.algorithm == other.algorithm && own == others,
+            _ => false,
+        }
+    }
+}
+
+/// A key that a token was believed by.
+#[derive(Clone, Debug)]
+pub(super) struct Signer {
+    id: String,
+    key: Arc<Checking>,
+}
+
 /// Keys that nobody has, one of each algorithm: made with the file, and forgotten but for the half that checks.
 #[derive(Debug)]
 struct Decoys {
@@ -254,7 +272,7 @@ impl Decoys {
 /// All keys that tokens are checked with, by id.
 #[derive(Debug)]
 pub struct Keys {
-    known: BTreeMap<String, Checking>,
+    known: BTreeMap<String, Arc<Checking>>,
     decoys: Decoys,
 }
 
@@ -271,7 +289,7 @@ impl Keys {
         }
         for key in all {
             let checking = Checking { algorithm: key.algorithm, key: key.decoding()? };
-            if keys.insert(key.id.clone(), checking).is_some() {
+            if keys.insert(key.id.clone(), Arc::new(checking)).is_some() {
                 return Err(KeyError::Twice(key.id));
             }
         }
@@ -281,6 +299,16 @@ impl Keys {
     /// How many.
     pub(crate) fn len(&self) -> usize {
         self.known.len()
+    }
+
+    /// Whoever signs with the key of this id.
+    pub(super) fn signer(&self, id: &str) -> Option<Signer> {
+        self.known.get(id).map(|key| Signer { id: id.to_owned(), key: key.clone() })
+    }
+
+    /// Whether he still signs with that key.
+    pub(super) fn has(&self, signer: &Signer) -> bool {
+        self.known.get(&signer.id).is_some_and(|key| key.is(&signer.key))
     }
 
     /// The key of this id and algorithm. If there is none, another one of that algorithm to check with nevertheless, so that it
@@ -342,6 +370,23 @@ mod tests {
             assert!(!file.contains("\"d\""), "what signs stays with whoever signs");
             assert!(key.encoding().is_ok());
             assert_eq!(key.to_check_with().encoding().is_ok(), algorithm == Algorithm::HS256);
+        }
+    }
+
+    #[test]
+    fn a_key_is_the_same_in_another_file_and_another_one_of_its_id_is_not() {
+        for algorithm in [Algorithm::EdDSA, Algorithm::HS256] {
+            let [one, two, impostor] =
+                ["one", "two", "one"].map(|id| Key::generate(id, algorithm).unwrap().to_check_with());
+            let read = |keys: &[&Key]| {
+                let keys: Vec<Key> = keys.iter().map(|key| (*key).clone()).collect();
+                Keys::read(&to_file(&keys)).unwrap()
+            };
+            let signer = read(&[&one]).signer("one").unwrap();
+            assert!(read(&[&two, &one]).has(&signer));
+            assert!(!read(&[&two]).has(&signer));
+            assert!(!read(&[&impostor]).has(&signer));
+            assert!(read(&[&two]).signer("one").is_none());
         }
     }
 

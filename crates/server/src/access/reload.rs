@@ -27,6 +27,7 @@ pub(crate) struct Current<T> {
     files: Vec<PathBuf>,
     make: Make<T>,
     now: RwLock<Arc<T>>,
+    renewed: watch::Sender<()>,
     /// What was looked at last, good or not.
     seen: Mutex<Result<Contents, String>>,
 }
@@ -56,11 +57,17 @@ impl<T> Current<T> {
             format!("{}: {why}", files.join(", "))
         };
         let now = RwLock::new(Arc::new(make(&contents).map_err(named)?));
-        Ok(Self { what, files, make: Box::new(make), now, seen: Mutex::new(Ok(contents)) })
+        let renewed = watch::Sender::new(());
+        Ok(Self { what, files, make: Box::new(make), now, renewed, seen: Mutex::new(Ok(contents)) })
     }
 
     pub(crate) fn get(&self) -> Arc<T> {
         self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Told whenever it was made anew.
+    pub(crate) fn renewed(&self) -> watch::Receiver<()> {
+        self.renewed.subscribe()
     }
 }
 
@@ -99,6 +106,7 @@ impl<T: Send + Sync> Reload for Current<T> {
         match made {
             Ok(made) => {
                 *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(made);
+                self.renewed.send_replace(());
                 Looked::Renewed
             }
             Err(why) => Looked::Kept(why),
@@ -187,6 +195,7 @@ mod tests {
         };
         assert!(Current::new("numbers", vec![dir.path().join("nothing")], number).is_err());
         let current = Current::new("numbers", vec![file.clone()], number).unwrap();
+        let renewed = current.renewed();
         assert_eq!((*current.get(), current.look()), (1, Looked::Same));
         std::fs::write(&file, "two").unwrap();
         assert_eq!((current.look(), *current.get()), (Looked::Kept("no number".to_owned()), 1));
@@ -194,7 +203,9 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         assert!(matches!(current.look(), Looked::Kept(_)));
         assert_eq!((current.look(), *current.get()), (Looked::Same, 1));
+        assert!(!renewed.has_changed().unwrap());
         std::fs::write(&file, "3").unwrap();
         assert_eq!((current.look(), *current.get()), (Looked::Renewed, 3));
+        assert!(renewed.has_changed().unwrap());
     }
 }

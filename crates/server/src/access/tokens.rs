@@ -17,7 +17,7 @@ use jsonwebtoken::{Header, Validation, decode, decode_header, encode};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::keys::{Algorithm, Key, KeyError, Keys, Unsigned};
+use super::keys::{Algorithm, Key, KeyError, Keys, Signer, Unsigned};
 use super::{MAX_PRINCIPAL_BYTES, Principal, Rights, crypto};
 
 /// Longest token, in bytes.
@@ -131,6 +131,16 @@ pub struct Expected {
 /// # Errors
 /// If it is not.
 pub fn checked(token: &str, keys: &Keys, expected: &Expected, now: u64) -> Result<Claims, TokenError> {
+    believed(token, keys, expected, now).map(|(claims, _)| claims)
+}
+
+/// The same, and whose key it is believed by.
+pub(super) fn believed(
+    token: &str,
+    keys: &Keys,
+    expected: &Expected,
+    now: u64,
+) -> Result<(Claims, Signer), TokenError> {
     crypto::install();
     if token.len() > MAX_TOKEN_BYTES {
         return Err(TokenError::TooLong);
@@ -155,8 +165,9 @@ pub fn checked(token: &str, keys: &Keys, expected: &Expected, now: u64) -> Resul
     })?;
     // What a decoy signed is not signed.
     is_known.map_err(TokenError::Signature)?;
+    let signer = keys.signer(&id).ok_or(TokenError::Signature(Unsigned::UnknownKey))?;
     in_force(&claims.claims, expected, now)?;
-    Ok(claims.claims)
+    Ok((claims.claims, signer))
 }
 
 fn in_force(claims: &Claims, expected: &Expected, now: u64) -> Result<(), TokenError> {
@@ -330,6 +341,23 @@ mod tests {
         {
             assert_eq!((error.reason(), error.to_string()), (FORGED.reason(), FORGED.to_string()));
             assert_eq!(error.audited(), audited, "those who have the keys may know");
+        }
+    }
+
+    #[test]
+    fn as_many_signatures_are_checked_whether_there_is_a_key_or_not() {
+        let [one, two] = [("one", Algorithm::EdDSA), ("two", Algorithm::HS256)]
+            .map(|(id, algorithm)| Key::generate(id, algorithm).unwrap());
+        let known = keys(&[&one, &two]);
+        for algorithm in [Algorithm::EdDSA, Algorithm::HS256] {
+            for id in ["one", "two", "three", ""] {
+                let mut forger = Key::generate("forger", algorithm).unwrap();
+                id.clone_into(&mut forger.id);
+                let token = issued(&claims(), &forger).unwrap();
+                let before = crypto::verifications();
+                checked(&token, &known, &expected(), NOW).unwrap_err();
+                assert_eq!(crypto::verifications() - before, 1, "{algorithm:?} `{id}`");
+            }
         }
     }
 

@@ -10,8 +10,8 @@ use gapless_server::access::{Action, NamespacePattern};
 pub(super) const TOKEN_EXAMPLES: &str = "\
 Examples:
   gapless token keygen --id 2026-11 --key signing.jwk --keys token-keys.json
-  gapless token issue --key signing.jwk --subject till-1 --namespaces 'shop*' --actions read,write --expires 30d
-  gapless token inspect --keys token-keys.json < token
+  gapless token issue --key signing.jwk --subject till-1 --namespaces 'shop*' --actions read,write --expires 30d --out till-1.token
+  gapless token inspect --keys token-keys.json < till-1.token
 
 The server checks tokens with the set of keys (access.token_keys); the key that signs stays elsewhere.
 A key is exchanged by adding another one to the set, and removing the old one when its tokens are over.";
@@ -68,6 +68,9 @@ pub(crate) struct IssueArguments {
     /// How long it is valid, such as 12h or 30d
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub(crate) expires: Duration,
+    /// File for the token, which nobody else can read; one that is there is replaced. Without it, the token is printed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// How tokens are signed.

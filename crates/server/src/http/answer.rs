@@ -8,6 +8,7 @@ use gapless_api::{Problem, ProblemKind};
 use serde_json::{Value, json as object};
 
 use super::Http;
+use super::parts::BODY_TOO_LARGE;
 use crate::readiness::Readiness;
 
 /// A status and JSON.
@@ -33,7 +34,7 @@ pub(super) fn with_type(
 
 /// Why there is no answer.
 pub(super) fn refused(problem: &Problem) -> Response<Body> {
-    let mut response = json(status(problem.kind), &shown(problem));
+    let mut response = json(status(problem), &shown(problem));
     if let Some(seconds) = problem.retry_after_seconds() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -72,8 +73,9 @@ pub(super) fn ready(http: &Http) -> Response<Body> {
     plain(status, &format!("{}\n", readiness.told()))
 }
 
-fn status(kind: ProblemKind) -> StatusCode {
-    match kind {
+fn status(problem: &Problem) -> StatusCode {
+    match problem.kind {
+        ProblemKind::Invalid if problem.reason == BODY_TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
         ProblemKind::Invalid => StatusCode::BAD_REQUEST,
         ProblemKind::NotFound => StatusCode::NOT_FOUND,
         ProblemKind::AlreadyExists => StatusCode::CONFLICT,

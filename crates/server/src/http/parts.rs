@@ -1,9 +1,12 @@
 //! Requests from what HTTP has: a path, a query, a body.
 
+use axum::body::Body;
 use axum::extract::{RawPathParams, Request};
 use axum::http::header;
+use futures_util::StreamExt;
 use gapless_api::json::{from_fields, from_json};
 use gapless_api::{Problem, ProblemKind};
+use hyper::body::Body as _;
 use percent_encoding::percent_decode_str;
 use prost::Message;
 use serde_json::Value;
@@ -12,6 +15,8 @@ use crate::slow_body::given_up;
 
 /// Longest body that is read, in bytes: a write of 4 MiB, with what JSON and base64 add to it.
 const MAX_BODY_BYTES: usize = 8 << 20;
+/// Why a longer one is not.
+pub(super) const BODY_TOO_LARGE: &str = "BODY_TOO_LARGE";
 
 /// The request of a call, from path and query.
 pub(super) fn request<Q: Message + Default>(
@@ -81,11 +86,63 @@ pub(super) async fn text(request: Request) -> Result<String, Problem> {
             "bodies are sent as they are, without compression",
         ));
     }
-    let bytes = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES).await;
-    let bytes = bytes.map_err(|error| {
-        let broken_off =
-            || Problem::violation("body", format!("is longer than {MAX_BODY_BYTES} bytes, or broke off"));
-        given_up(&error).unwrap_or_else(broken_off)
-    })?;
-    String::from_utf8(bytes.into()).map_err(|_| Problem::violation("body", "is not UTF-8"))
+    let bytes = whole(request.into_body()).await?;
+    String::from_utf8(bytes).map_err(|_| Problem::violation("body", "is not UTF-8"))
+}
+
+/// All bytes of a body. Of one that says how long it is, nothing is read if that is too long.
+async fn whole(body: Body) -> Result<Vec<u8>, Problem> {
+    let length = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if length > MAX_BODY_BYTES {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::with_capacity(length);
+    let mut parts = body.into_data_stream();
+    while let Some(part) = parts.next().await {
+        let part = part.map_err(|error| given_up(&error).unwrap_or_else(broke_off))?;
+        if part.len() > MAX_BODY_BYTES - bytes.len() {
+            return Err(too_large());
+        }
+        bytes.extend_from_slice(&part);
+    }
+    Ok(bytes)
+}
+
+fn too_large() -> Problem {
+    let message = format!("the body is longer than {MAX_BODY_BYTES} bytes");
+    let problem = Problem::new(ProblemKind::Invalid, BODY_TOO_LARGE, message);
+    problem.with("limit", "body_bytes").with("maximum", MAX_BODY_BYTES)
+}
+
+fn broke_off() -> Problem {
+    Problem::new(
+        ProblemKind::Invalid,
+        "BODY_BROKE_OFF",
+        "the body broke off before its end, and nothing was done",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_is_whole_too_long_or_broke_off() {
+        let parts = |count: usize, breaks: bool| {
+            let parts = std::iter::repeat_n(Ok(vec![b' '; 1 << 20]), count);
+            let end = breaks.then_some(Err(std::io::ErrorKind::UnexpectedEof));
+            Body::from_stream(stream::iter(parts.chain(end)).map(|part| part.map_err(std::io::Error::from)))
+        };
+        let reason = |read: Result<Vec<u8>, Problem>| read.map_err(|problem| problem.reason.into_owned());
+        assert_eq!(reason(whole(parts(8, false)).await).map(|bytes| bytes.len()), Ok(8 << 20));
+        assert_eq!(reason(whole(parts(9, false)).await), Err(BODY_TOO_LARGE.to_owned()));
+        assert_eq!(
+            reason(whole(Body::from(vec![b' '; (8 << 20) + 1])).await),
+            Err(BODY_TOO_LARGE.to_owned())
+        );
+        assert_eq!(reason(whole(parts(2, true)).await), Err("BODY_BROKE_OFF".to_owned()));
+        assert_eq!(whole(Body::empty()).await.unwrap(), b"");
+    }
 }

@@ -247,7 +247,7 @@ async fn certificates_prove_those_they_name_and_nobody_else() {
     until("refused handshakes are counted", || server.metric("gapless_tls_handshakes_failed_total") >= 2);
     until("and who came with them is in the audit", || {
         let audit = server.says(&server.operator(), &["read", "_system/1", "-o", "json"]);
-        audit.lines().filter(|event| event.contains("CERTIFICATE_REFUSED")).count() == 2
+        ["CERTIFICATE_EXPIRED", "CERTIFICATE_SIGNATURE"].iter().all(|reason| audit.contains(reason))
     });
     // The server is called by its name, or not at all.
     assert!(tls(&server, "example.com", None, b"h2").await.is_err());

@@ -203,4 +203,9 @@ async fn strangers_are_counted_and_not_written_down_one_by_one() {
     assert!(refused.len() < 60, "{}", refused.len());
     assert_eq!(refused[0].1["reason"], "TOKEN_MALFORMED");
     assert_eq!(refused[0].1["address"], "127.0.0.1");
+    // They leave room for those who are known.
+    server.refuses(&server.token("till", "shop", "read"), &["write", "shop/1", "ItemSold"]);
+    until("what was denied to somebody known is there all the same", || {
+        audit(&server).iter().any(|(name, event)| name == "PermissionDenied" && event["principal"] == "till")
+    });
 }

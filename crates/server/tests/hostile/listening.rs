@@ -1,8 +1,11 @@
 //! Where a server listens, and what it says to browsers.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
 
 use crate::support::{Secured, program, says};
+use crate::wire::parsed;
 
 fn refused(arguments: &[&str], settings: &[(&str, &str)]) -> String {
     let dir = tempfile::tempdir().unwrap();
@@ -59,4 +62,46 @@ fn every_answer_tells_a_browser_to_be_careful() {
         }
         assert!(!head.contains("\nserver:") && !head.contains("access-control-allow"), "{head}");
     }
+}
+
+#[test]
+fn a_server_on_loopback_that_asks_nobody_who_he_is_takes_no_name_for_itself_and_no_page_from_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = program();
+    server.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(dir.path().join("data"));
+    let mut server = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim_end().strip_prefix("listening on ").unwrap().to_owned();
+    let asked = |method: &str, headers: &[(&str, &str)]| {
+        let mut head = format!("{method} /v1/namespaces HTTP/1.1\r\nconnection: close\r\n");
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        let answer = parsed(&said);
+        (answer.status, answer.reason)
+    };
+    let foreign = (403, "FOREIGN_ORIGIN".to_owned());
+    let own = ("host", address.as_str());
+    assert_eq!(asked("GET", &[own]).0, 200);
+    assert_eq!(asked("GET", &[("host", "localhost")]).0, 200);
+    assert_eq!(asked("GET", &[own, ("sec-fetch-site", "same-origin")]).0, 200);
+    for headers in [
+        &[("host", "evil.example")][..],
+        &[("host", "localhost.evil.example")],
+        &[own, ("sec-fetch-site", "cross-site")],
+        &[own, ("origin", "http://evil.example")],
+        &[own, ("origin", "null")],
+        &[own, ("host", "evil.example")],
+    ] {
+        for method in ["GET", "POST"] {
+            assert_eq!(asked(method, headers), foreign, "{method} {headers:?}");
+        }
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
 }

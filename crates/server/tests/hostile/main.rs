@@ -4,11 +4,17 @@
 
 mod access;
 mod audit;
+mod ending;
+mod everything;
 mod floods;
+mod frames;
 pub mod fuzzing;
 mod listening;
+mod memory;
+mod names;
 mod reload;
 mod secrets;
+mod sharing;
 mod stopped;
 mod support;
 mod table;

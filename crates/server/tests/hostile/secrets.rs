@@ -3,11 +3,14 @@
 use std::process::{Command, Stdio};
 
 use crate::support::{Secured, program, until};
-use crate::wire::{http1, request};
+use crate::wire::{framed, grpc, http1, request};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn planted_secrets_are_nowhere_but_where_they_were_put() {
-    let server = Secured::start_with(&[("GAPLESS_LOG", "trace"), ("GAPLESS_TELEMETRY__LOG_FORMAT", "json")]);
+    // Everything that anybody has to say, libraries included.
+    let everything = "trace,h2=trace,hyper=trace,hyper_util=trace,rustls=trace,tonic=trace,tower=trace";
+    let server =
+        Secured::start_with(&[("GAPLESS_LOG", everything), ("GAPLESS_TELEMETRY__LOG_FORMAT", "json")]);
     let token = server.token("till", "shop", "read,write");
     let key = std::fs::read_to_string(server.path("one.jwk")).unwrap();
     let key: serde_json::Value = serde_json::from_str(&key).unwrap();
@@ -57,9 +60,11 @@ async fn planted_secrets_are_nowhere_but_where_they_were_put() {
         [("authorization", "Basic planted-basic")],
         [("cookie", "session=planted-cookie")],
     ] {
-        said.push_str(
-            &http1(&server, &request("GET", "/v1/namespaces?token=planted-query", &headers, b"")).await.body,
-        );
+        let path = "/v1/namespaces?token=planted-query";
+        let answer = http1(&server, &request("GET", path, &headers, b"")).await;
+        said.push_str(&format!("{answer:?}\n"));
+        let answer = grpc(&server, None, "/gapless.v1.Admin/ListNamespaces", &headers, framed(b"")).await;
+        said.push_str(&format!("{answer:?}\n"));
     }
     said.push_str(&server.page("/metrics"));
     said.push_str(&server.page("/v1/cluster"));
@@ -68,6 +73,10 @@ async fn planted_secrets_are_nowhere_but_where_they_were_put() {
     until("it has ended", || server.lines().contains("stopped"));
     said.push_str(&server.lines());
     assert!(said.contains("tokens are taken"), "the lines of the server are looked at");
+    assert!(
+        said.contains("\"h2::"),
+        "and those of a library, which says most of what there is to say about requests"
+    );
     for secret in ["planted", token.as_str(), token.rsplit('.').next().unwrap(), &signing, &shared, &pem] {
         let found = said.lines().find(|line| line.contains(secret));
         assert_eq!(found, None, "{secret}");

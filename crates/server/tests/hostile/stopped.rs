@@ -24,6 +24,21 @@ fn is_stopped(server: &Secured) -> bool {
     status.lines().any(|line| line.starts_with("State:") && line.contains('T'))
 }
 
+/// Bytes that came for the server and that it has not read, by what the system knows of its connections: state 01, and behind the colon
+/// what is to be read, as a hexadecimal number.
+fn unread(server: &Secured) -> u64 {
+    let connections = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let port = format!(":{:04X}", server.port);
+    let of_server = connections.lines().filter_map(|line| {
+        let [_, local, _, "01", queues, ..] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let (_, unread) = queues.split_once(':')?;
+        local.ends_with(&port).then(|| u64::from_str_radix(unread, 16).unwrap())
+    });
+    of_server.sum()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_was_stopped_goes_on_and_writes_everything_once() {
     let server = Secured::start();
@@ -36,10 +51,13 @@ async fn a_server_that_was_stopped_goes_on_and_writes_everything_once() {
         let client = client.clone();
         async move { client.write(sale(2)).await.unwrap() }
     });
+    until("the first is at the server, which does not read it", || unread(&server) > 0);
+    let first = unread(&server);
     let gone = tokio::spawn({
         let client = client.clone();
         async move { client.write(sale(3)).await }
     });
+    until("so is the other", || unread(&server) > first);
     gone.abort();
     assert!(!waits.is_finished(), "nobody answers");
     server.signal("-CONT");

@@ -12,8 +12,9 @@ use crate::wire::{Answer, framed, grpc, http1, request};
 
 const WRITE: &str = "/gapless.v1.Ledger/Write";
 const EVENTS: &str = "/v1/namespaces/shop/workspaces/1/events";
-/// Bytes that a bomb becomes when it is taken apart.
-const BOMB_BYTES: usize = 64 << 20;
+/// Bytes that a part of a bomb becomes when it is taken apart, and how many parts there are: a gigabyte in all.
+const PART_BYTES: usize = 64 << 20;
+const PARTS: usize = 16;
 
 /// What is sent.
 enum Sent {
@@ -112,6 +113,20 @@ fn lines(token: &str) -> Vec<Line> {
         "NO_SUCH_METHOD",
     );
     call(
+        "a service that does not exist",
+        "/gapless.v2.Ledger/Write",
+        b"",
+        Code::Unimplemented,
+        "NO_SUCH_SERVICE",
+    );
+    call(
+        "a method of somebody else's service that does not exist",
+        "/grpc.health.v1.Health/Destroy",
+        b"",
+        Code::Unimplemented,
+        "UNIMPLEMENTED",
+    );
+    call(
         "a namespace of somebody else",
         WRITE,
         &other().encode_to_vec(),
@@ -169,8 +184,9 @@ fn system() -> v1::WriteRequest {
 
 /// Little that becomes much.
 fn compressed(token: &str) -> Vec<Line> {
-    let bomb = piped(Command::new("gzip").arg("-9"), &vec![0; BOMB_BYTES]);
-    assert!(bomb.len() < 1 << 20, "it is a bomb");
+    // One file after the other is one file to whoever takes it apart.
+    let bomb = piped(Command::new("gzip").arg("-9"), &vec![0; PART_BYTES]).repeat(PARTS);
+    assert!(bomb.len() < 2 << 20, "it is a bomb");
     let mut frame = framed(&bomb).to_vec();
     frame[0] = 1;
     let bearer = ("authorization", format!("Bearer {token}"));
@@ -226,7 +242,18 @@ fn over_http(token: &str) -> Vec<Line> {
             400,
             "INVALID_REQUEST",
         ),
-        line("an oversized body", body(&vec![b' '; 9 << 20]), 400, "INVALID_REQUEST"),
+        line("an oversized body", body(&vec![b' '; 9 << 20]), 413, "BODY_TOO_LARGE"),
+        line(
+            "an oversized body that does not say so",
+            [
+                request("POST", EVENTS, &[known, key, ("transfer-encoding", "chunked")], b""),
+                b"100000\r\n".to_vec(),
+                [vec![b' '; 1 << 20], b"\r\n100000\r\n".to_vec()].concat().repeat(9),
+            ]
+            .concat(),
+            413,
+            "BODY_TOO_LARGE",
+        ),
         line("no key", request("POST", EVENTS, &[known], b"{}"), 400, "INVALID_REQUEST"),
         line(
             "a key of zeros",

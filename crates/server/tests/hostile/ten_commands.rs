@@ -1,6 +1,7 @@
 //! The set-up of a production node, as the page about it has it: its commands are read from there, and executed.
 
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -20,7 +21,7 @@ fn ten_commands_make_a_node_that_strangers_learn_nothing_from() {
     assert_eq!(numbered, 10, "ten commands, each with what it is for");
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let script = format!(
-        "set -eu\ntrap 'kill $(cat node/pid)' EXIT\n{}\n{CHECKS}",
+        "set -eu\numask 022\ntrap 'kill $(cat node/pid)' EXIT\n{}\n{CHECKS}",
         commands.replace("7400", &port.to_string())
     );
     let folder = Path::new(env!("CARGO_BIN_EXE_gapless")).parent().unwrap();
@@ -38,7 +39,21 @@ fn ten_commands_make_a_node_that_strangers_learn_nothing_from() {
     {
         assert!(said.lines().any(|said| said == line), "{line} in {said}");
     }
+    for name in SECRETS {
+        let mode = std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "others on the machine can read {name}");
+    }
 }
+
+/// Files that make whoever reads them somebody else.
+const SECRETS: [&str; 6] = [
+    "authority/ca.key",
+    "authority/signing.jwk",
+    "node/db.example.com.key",
+    "node/token-keys.json",
+    "operator.token",
+    "till.token",
+];
 
 /// What a stranger sees of that node, and what the till may not do.
 const CHECKS: &str = r#"

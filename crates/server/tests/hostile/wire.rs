@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, Request};
+use axum::http::{HeaderMap, Request, Response};
 use bytes::{BufMut, Bytes, BytesMut};
-use gapless_api::Problem;
 use h2::client::SendRequest;
+use h2::{RecvStream, SendStream};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::{Code, Status};
+use tonic_types::StatusExt;
 
 use crate::support::{LONG, Secured};
 
@@ -50,7 +51,17 @@ fn config(server: &Secured, certificate: Option<&str>, protocol: &[u8]) -> Clien
 }
 
 pub(crate) async fn tcp(server: &Secured) -> TcpStream {
-    TcpStream::connect(("127.0.0.1", server.port)).await.unwrap()
+    tcp_from(server, HERE).await
+}
+
+/// Where most connections come from. There are more addresses of this machine: 127.0.0.2 and so on.
+const HERE: u8 = 1;
+
+/// A connection from 127.0.0.`host`.
+async fn tcp_from(server: &Secured, host: u8) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, host], 0).into()).unwrap();
+    socket.connect(([127, 0, 0, 1], server.port).into()).await.unwrap()
 }
 
 /// A connection by TLS, to a server that has to be called so.
@@ -60,9 +71,19 @@ pub(crate) async fn tls(
     certificate: Option<&str>,
     protocol: &[u8],
 ) -> std::io::Result<TlsStream<TcpStream>> {
+    tls_from(server, HERE, name, certificate, protocol).await
+}
+
+async fn tls_from(
+    server: &Secured,
+    host: u8,
+    name: &str,
+    certificate: Option<&str>,
+    protocol: &[u8],
+) -> std::io::Result<TlsStream<TcpStream>> {
     let connector = TlsConnector::from(Arc::new(config(server, certificate, protocol)));
     let name = ServerName::try_from(name.to_owned()).unwrap();
-    timeout(LONG, connector.connect(name, tcp(server).await)).await.unwrap()
+    timeout(LONG, connector.connect(name, tcp_from(server, host).await)).await.unwrap()
 }
 
 /// A connection of HTTP/2.
@@ -70,7 +91,16 @@ pub(crate) async fn http2(
     server: &Secured,
     certificate: Option<&str>,
 ) -> std::io::Result<SendRequest<Bytes>> {
-    let stream = tls(server, "localhost", certificate, b"h2").await?;
+    http2_on(tls(server, "localhost", certificate, b"h2").await?).await
+}
+
+/// The same, from 127.0.0.`host`.
+pub(crate) async fn http2_from(server: &Secured, host: u8) -> SendRequest<Bytes> {
+    let stream = tls_from(server, host, "localhost", None, b"h2").await.unwrap();
+    http2_on(stream).await.unwrap()
+}
+
+async fn http2_on(stream: TlsStream<TcpStream>) -> std::io::Result<SendRequest<Bytes>> {
     let (sender, connection) = h2::client::handshake(stream).await.map_err(std::io::Error::other)?;
     tokio::spawn(async move {
         // How it ends is what its requests tell.
@@ -131,19 +161,56 @@ pub(crate) async fn grpc(
     Ok(of_grpc(head.status.as_u16(), &head.headers, trailers.as_ref()))
 }
 
-fn of_grpc(status: u16, headers: &HeaderMap, trailers: Option<&HeaderMap>) -> Answer {
+pub(crate) fn of_grpc(status: u16, headers: &HeaderMap, trailers: Option<&HeaderMap>) -> Answer {
     let told = trailers.and_then(Status::from_header_map).or_else(|| Status::from_header_map(headers));
     let told = told.unwrap_or_else(|| Status::ok(""));
-    let reason =
-        if told.code() == Code::Ok { String::new() } else { Problem::from(&told).reason.into_owned() };
+    // What is on the wire, and not what a reader could make up from a code.
+    let reason = told.get_details_error_info().map(|info| info.reason).unwrap_or_default();
     let headers = headers.iter().chain(trailers.into_iter().flatten());
     let headers = headers.map(|(name, value)| (name.to_string(), format!("{value:?}"))).collect();
     Answer { status, code: told.code(), reason, body: told.message().to_owned(), headers }
 }
 
+/// Begins a call of gRPC with one message, or with those that follow: the head of its answer, and where messages go.
+pub(crate) async fn begun(
+    server: &Secured,
+    sender: &mut SendRequest<Bytes>,
+    path: &str,
+    token: Option<&str>,
+    message: Option<Bytes>,
+) -> (Response<RecvStream>, SendStream<Bytes>) {
+    *sender = timeout(LONG, sender.clone().ready()).await.unwrap().unwrap();
+    let request = Request::post(format!("https://{}{path}", server.address));
+    let mut request = request.header("content-type", "application/grpc");
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let (response, mut body) = sender.send_request(request.body(()).unwrap(), false).unwrap();
+    if let Some(message) = message {
+        body.send_data(message, true).unwrap();
+    }
+    (timeout(LONG, response).await.unwrap().unwrap(), body)
+}
+
+/// What an answer says at its end, whatever came before.
+pub(crate) async fn end(response: Response<RecvStream>) -> Answer {
+    let (head, mut body) = response.into_parts();
+    while let Some(data) = timeout(LONG, body.data()).await.unwrap() {
+        let Ok(data) = data else { break };
+        let _ = body.flow_control().release_capacity(data.len());
+    }
+    let trailers = timeout(LONG, body.trailers()).await.unwrap().ok().flatten();
+    of_grpc(head.status.as_u16(), &head.headers, trailers.as_ref())
+}
+
 /// A request of HTTP/1, as these bytes, on a connection that is closed after it.
 pub(crate) async fn http1(server: &Secured, bytes: &[u8]) -> Answer {
-    let mut stream = tls(server, "localhost", None, b"http/1.1").await.unwrap();
+    http1_from(server, HERE, bytes).await
+}
+
+/// The same, from 127.0.0.`host`.
+pub(crate) async fn http1_from(server: &Secured, host: u8, bytes: &[u8]) -> Answer {
+    let mut stream = tls_from(server, host, "localhost", None, b"http/1.1").await.unwrap();
     let sent = timeout(LONG, stream.write_all(bytes)).await.unwrap();
     let mut said = Vec::new();
     // A server that has answered may close before it has read everything.
