@@ -98,6 +98,16 @@ pub enum Situation {
     CommitReturned,
     /// Partitions took long for everything.
     SlowApply,
+    /// The clock of a node was set wrong.
+    ClockWrong,
+    /// A disk took long for every write.
+    SlowDisk,
+    /// A link between two nodes got slow.
+    SlowLink,
+    /// Bits of files changed, or a disk was told to lie.
+    Damaged,
+    /// A node took a snapshot when it was asked to.
+    SnapshotTaken,
     /// A partition was made anew by command out of its own log.
     RepairedFromOwnLog,
     /// A partition was made anew by command out of another node's.
@@ -113,7 +123,7 @@ pub enum Situation {
 
 impl Situation {
     /// All of them.
-    pub const ALL: [Self; 49] = [
+    pub const ALL: [Self; 54] = [
         Self::DoubledRequest,
         Self::DoubledEntries,
         Self::SnapshotInstalled,
@@ -159,6 +169,11 @@ impl Situation {
         Self::ZombieRefused,
         Self::CommitReturned,
         Self::SlowApply,
+        Self::ClockWrong,
+        Self::SlowDisk,
+        Self::SlowLink,
+        Self::Damaged,
+        Self::SnapshotTaken,
         Self::RepairedFromOwnLog,
         Self::RepairedFromNode,
         Self::RepairRefused,

@@ -50,6 +50,9 @@ async fn make(stage: &Arc<Stage>, trouble: Trouble, chance: &mut fastrand::Rng) 
         Trouble::SlowLink => {
             let to = running[chance.usize(..running.len())].life.node;
             let by = Duration::from_millis(chance.u64(10..800));
+            if to != node.life.node {
+                world.sometimes.saw(Situation::SlowLink);
+            }
             world.network.slow_down(node.life.node, to, by);
         }
         Trouble::Pause => {
@@ -62,6 +65,9 @@ async fn make(stage: &Arc<Stage>, trouble: Trouble, chance: &mut fastrand::Rng) 
         Trouble::FailingDisk => fail_disk(stage, &node, chance),
         Trouble::SlowDisk => {
             let takes = Duration::from_millis(chance.u64(..200));
+            if !takes.is_zero() {
+                world.sometimes.saw(Situation::SlowDisk);
+            }
             world.with_seat(node.life.node, |seat| seat.clock.set_write_takes(takes));
         }
         Trouble::FullDisk => fill_disk(stage, node.life.node, chance).await,
@@ -70,6 +76,9 @@ async fn make(stage: &Arc<Stage>, trouble: Trouble, chance: &mut fastrand::Rng) 
         Trouble::Damage => damage(stage, &node, chance),
         Trouble::Clock => {
             let off = chance.i64(-60_000..60_000);
+            if off != 0 {
+                world.sometimes.saw(Situation::ClockWrong);
+            }
             world.with_seat(node.life.node, |seat| seat.clock.set_off(off));
         }
         Trouble::Members => members(stage, chance),
@@ -234,6 +243,9 @@ fn damage(stage: &Stage, running: &Running, chance: &mut fastrand::Rng) {
             }
         }
     });
+    if lies || !damage.is_empty() {
+        world.sometimes.saw(Situation::Damaged);
+    }
     note!(world.trace, "node {node}: lies {lies}, damage {damage:?}");
 }
 
@@ -245,6 +257,9 @@ fn damage_stores(stage: &Stage, node: NodeId, chance: &mut fastrand::Rng) {
         seat.damaged |= !flipped.is_empty();
         flipped
     });
+    if !damage.is_empty() {
+        stage.world.sometimes.saw(Situation::Damaged);
+    }
     note!(stage.world.trace, "node {node}: damage {damage:?}");
 }
 
@@ -277,6 +292,9 @@ fn damage_tail(stage: &Stage, running: &Running, chance: &mut fastrand::Rng) {
         let flipped = seat.disk.flip_bit(&path, offset + chance.u64(..64), chance.u8(..8));
         Some((path, offset, flipped.is_ok()))
     });
+    if damaged.as_ref().is_some_and(|(_, _, flipped)| *flipped) {
+        world.sometimes.saw(Situation::Damaged);
+    }
     note!(world.trace, "node {node} loses the end of its log: {damaged:?}");
     running.life.end();
 }
@@ -339,13 +357,16 @@ async fn transfer(stage: &Stage, to: &Running) {
 }
 
 fn snapshot(stage: &Stage, node: Running) {
-    let trace = stage.world.trace.clone();
+    let (trace, sometimes) = (stage.world.trace.clone(), stage.world.sometimes.clone());
     tokio::spawn(async move {
         let taken = tokio::select! {
             biased;
             () = node.life.ended() => return,
             taken = node.engine.replicator().snapshot() => taken,
         };
+        if taken.is_ok() {
+            sometimes.saw(Situation::SnapshotTaken);
+        }
         note!(trace, "snapshot of node {}: {taken:?}", node.life.node);
     });
 }

@@ -56,7 +56,7 @@ fn check_troubles(seed: u64, troubles: &[Trouble]) -> Occurrences {
     report.occurrences
 }
 
-/// What is seen of a trouble that was really made. Of those that have none here, nothing is seen for certain.
+/// What is seen of a trouble that was really made, and of what it leads to where that is certain.
 fn signs(trouble: Trouble) -> &'static [Situation] {
     match trouble {
         Trouble::Crash => &[Situation::Crash],
@@ -72,7 +72,12 @@ fn signs(trouble: Trouble) -> &'static [Situation] {
         Trouble::Catalog => &[Situation::NamespaceDropped],
         Trouble::SlowApply => &[Situation::SlowApply],
         Trouble::Repair => &[Situation::RepairedFromOwnLog],
-        _ => &[],
+        Trouble::Clock => &[Situation::ClockWrong],
+        Trouble::SlowDisk => &[Situation::SlowDisk],
+        Trouble::SlowLink => &[Situation::SlowLink],
+        Trouble::FailingDisk => &[Situation::SyncFailed],
+        Trouble::Damage => &[Situation::Damaged],
+        Trouble::Snapshot => &[Situation::SnapshotTaken],
     }
 }
 

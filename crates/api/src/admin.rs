@@ -213,6 +213,9 @@ impl AdminCalls {
     }
 }
 
+/// Why a partition is frozen that nobody froze.
+const STUCK: &str = "it does not move: what it should apply waits for longer than `admission.frozen_age`";
+
 fn partition(namespace: &str, report: &PartitionReport, frozen: bool) -> v1::Partition {
     use v1::PartitionState as State;
     let (state, reason) = match &report.state {
@@ -223,6 +226,7 @@ fn partition(namespace: &str, report: &PartitionReport, frozen: bool) -> v1::Par
         PartitionState::Quarantined(reason) => (State::Quarantined, &**reason),
         PartitionState::Closed => (State::Closed, ""),
     };
+    let reason = if report.is_stuck && reason.is_empty() { STUCK } else { reason };
     let offset = |offset: Option<PartitionOffset>| offset.map_or(0, PartitionOffset::get);
     let age = report.queued_for.unwrap_or_default().as_millis();
     v1::Partition {
@@ -230,7 +234,7 @@ fn partition(namespace: &str, report: &PartitionReport, frozen: bool) -> v1::Par
         partition: u32::from(report.partition.index.get()),
         state: state.into(),
         reason: reason.to_owned(),
-        frozen,
+        frozen: frozen || report.is_stuck,
         highest_offset: offset(report.marks.highest),
         durable_offset: offset(report.marks.durable),
         applied_offset: offset(report.marks.applied),

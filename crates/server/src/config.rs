@@ -81,6 +81,7 @@ struct Consensus {
     heartbeat: Duration,
     election_timeout: Duration,
     full_disk_patience: Duration,
+    max_clock_skew: Duration,
 }
 
 impl Default for Settings {
@@ -112,6 +113,7 @@ impl Default for Settings {
                 heartbeat: engine.consensus.heartbeat,
                 election_timeout: engine.consensus.election_timeout,
                 full_disk_patience: engine.consensus.full_disk_patience,
+                max_clock_skew: engine.max_clock_skew,
             },
         }
     }
@@ -197,6 +199,7 @@ impl Settings {
         config.consensus.heartbeat = self.consensus.heartbeat;
         config.consensus.election_timeout = self.consensus.election_timeout;
         config.consensus.full_disk_patience = self.consensus.full_disk_patience;
+        config.max_clock_skew = self.consensus.max_clock_skew;
         config.log.alarm = Some(tell_damage("the replicated log"));
         config.partitions.log.alarm = Some(tell_damage("a partition log"));
         config

@@ -13,11 +13,12 @@ use gapless_consensus::network::switchboard::Switchboard;
 use gapless_consensus::{ClusterId, Members, NodeId, Settings, Start};
 use gapless_engine::{Config as EngineConfig, Engine};
 use gapless_server::{Config, Security, Server};
+use gapless_types::WorkspaceId;
 use tonic::Code;
 use tonic::transport::Channel;
 
 use crate::http::ask_at;
-use crate::support::{problem, sale, set, with};
+use crate::support::{problem, sale, set, until, with};
 
 pub(crate) struct Cluster {
     board: Switchboard,
@@ -228,6 +229,9 @@ async fn a_partition_is_made_anew_out_of_another_node_by_command() {
         command.args(["partitions", "repair", "shop/0", "--from-node", &from, "--server", &server]);
         tokio::task::spawn_blocking(move || command.output().unwrap())
     };
+    // A follower learns of the namespace a little later.
+    let (_, _, third, _) = &cluster.nodes[2];
+    until("node 3 knows it", || third.partition_of("shop", WorkspaceId::new(1)).is_some()).await;
     for from in ["any", "2"] {
         let done = repair(3, from).await.unwrap();
         let (told, wrong) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
