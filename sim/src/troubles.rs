@@ -257,7 +257,7 @@ fn damage_stores(stage: &Stage, node: NodeId, chance: &mut fastrand::Rng) {
         seat.damaged |= !flipped.is_empty();
         flipped
     });
-    if !damage.is_empty() {
+    if damage.as_ref().is_some_and(|damage| !damage.is_empty()) {
         stage.world.sometimes.saw(Situation::Damaged);
     }
     note!(stage.world.trace, "node {node}: damage {damage:?}");
@@ -292,7 +292,7 @@ fn damage_tail(stage: &Stage, running: &Running, chance: &mut fastrand::Rng) {
         let flipped = seat.disk.flip_bit(&path, offset + chance.u64(..64), chance.u8(..8));
         Some((path, offset, flipped.is_ok()))
     });
-    if damaged.as_ref().is_some_and(|(_, _, flipped)| *flipped) {
+    if damaged.iter().flatten().any(|(_, _, flipped)| *flipped) {
         world.sometimes.saw(Situation::Damaged);
     }
     note!(world.trace, "node {node} loses the end of its log: {damaged:?}");

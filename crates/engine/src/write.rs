@@ -275,7 +275,10 @@ impl Engine {
         let partition = passage.partition;
         let submission = Submission { partition, command: passage.command.clone(), flight, permit };
         let step = debug_span!("propose", partition = %partition);
-        let handed_over = step.in_scope(|| self.requests().try_send(Request::Write(submission)));
+        let handed_over = {
+            let _step = step.enter();
+            self.requests().try_send(Request::Write(submission))
+        };
         match handed_over {
             Ok(()) => Ok(()),
             Err(TrySendError::Closed(_)) => Err(WriteError::Closing),
