@@ -276,9 +276,9 @@ proptest! {
 fn an_entry_of_another_group_is_passed_over_by_everybody() {
     let bytes = entry(vec![EntryRecord::Term]).encode().unwrap();
     let own = Entry::decode(&bytes).unwrap();
-    assert_eq!(Entry::of_group(own.group, &bytes), Ok(own.clone()));
-    let other = GroupId::new(own.group.get() + 1);
-    assert_eq!(Entry::of_group(other, &bytes), Err(EntryError::Group { found: own.group }));
+    let (group, other) = (own.group, GroupId::new(own.group.get() + 1));
+    assert_eq!(Entry::of_group(group, &bytes), Ok(own));
+    assert_eq!(Entry::of_group(other, &bytes), Err(EntryError::Group { found: group }));
 }
 
 #[test]
