@@ -313,8 +313,7 @@ mod tests {
             });
         }
         assert!(!pool.has_jobs(), "nobody gives his thread up for them");
-        let job = done.clone();
-        pool.submit(move || job.send(1).unwrap());
+        pool.submit(move || done.send(1).unwrap());
         assert_eq!(results.recv_timeout(LIMIT), Ok(1));
         drop(open);
         let mut ran: Vec<u32> = (0..10).map(|_| results.recv_timeout(LIMIT).unwrap()).collect();
