@@ -14,7 +14,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tracing::{Instrument, Span, debug_span};
 
 use crate::admission;
-use crate::admission::Permit;
+use crate::admission::{AdmissionError, Limit, Overloaded, Permit, Scope};
 use crate::counters::count;
 use crate::engine::Engine;
 use crate::error::{NotLeader, WriteError};
@@ -297,12 +297,9 @@ impl Engine {
         refused: WriteError,
     ) -> Result<Step, WriteError> {
         let counters = &self.node().counters;
-        let decided = match refused {
-            WriteError::Admission(_) | WriteError::Frozen { .. } | WriteError::WindowFull { .. } => {
-                tokio::time::timeout(DECIDED_PATIENCE, self.decided(passage)).await.ok().flatten()
-            }
-            // Of a partition that is not well nothing is told that it cannot tell itself.
-            _ => None,
+        let decided = match can_be_looked_up(&refused) {
+            true => tokio::time::timeout(DECIDED_PATIENCE, self.decided(passage)).await.ok().flatten(),
+            false => None,
         };
         match decided {
             Some(acknowledgement) => {
@@ -380,6 +377,18 @@ impl Engine {
             crate::recall::RecallRefused::NotLeading => self.not_taking_writes(),
             crate::recall::RecallRefused::Full { limit } => WriteError::TooManyInFlight { limit },
         }
+    }
+}
+
+/// Whether a partition that takes no writes can still be asked what it has decided. One that does not keep up cannot, and whoever is
+/// refused for that is told at once; of one that is not well nothing is told that it cannot tell itself.
+fn can_be_looked_up(refused: &WriteError) -> bool {
+    match refused {
+        WriteError::Admission(AdmissionError::Overloaded(Overloaded { scope, limit, .. })) => {
+            !matches!((scope, limit), (Scope::Partition(_), Limit::Age | Limit::Lag))
+        }
+        WriteError::Frozen { .. } | WriteError::WindowFull { .. } => true,
+        _ => false,
     }
 }
 

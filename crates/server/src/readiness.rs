@@ -134,10 +134,11 @@ impl Told {
     }
 
     async fn tell(&self, readiness: Readiness) {
-        self.readiness.send_replace(readiness);
         let status = if readiness.is_ready() { ServingStatus::Serving } else { ServingStatus::NotServing };
         for service in SERVICES {
             self.health.set_service_status(service, status).await;
         }
+        // Last: whoever waits for it finds that everybody is told the same.
+        self.readiness.send_replace(readiness);
     }
 }

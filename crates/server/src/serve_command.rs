@@ -110,6 +110,7 @@ impl Node {
         };
         engine.wait_for_leader().await;
         engine.wait_until_actualized().await;
+        server.wait_until_ready().await;
         let (address, partitions) = (server.address(), engine.partitions().len());
         let ready_after = began.elapsed();
         tracing::info!(%address, partitions, "ready after {} ms", ready_after.as_millis());

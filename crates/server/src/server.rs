@@ -34,7 +34,7 @@ use crate::ledger_service::LedgerService;
 use crate::metrics::Metrics;
 use crate::projection_service::ProjectionService;
 use crate::rate::Rates;
-use crate::readiness::{self, Told};
+use crate::readiness::{self, Readiness, Told};
 use crate::security::Security;
 use crate::telemetry::SpanCounters;
 
@@ -150,6 +150,7 @@ pub struct Server {
     closing: watch::Sender<bool>,
     accepting: JoinHandle<()>,
     readiness: JoinHandle<()>,
+    ready: watch::Receiver<Readiness>,
 }
 
 impl Server {
@@ -228,8 +229,14 @@ impl Server {
         tokio::spawn(reload::watch(security.sources, interval, reloads, closed.clone()));
         let accepting = tokio::spawn(accept::run(listener, Arc::new(door), config.limits, closed));
         tokio::spawn(tell_leadership(engine.clone(), elections, closing.subscribe()));
+        let ready = told.watch();
         let readiness = tokio::spawn(readiness::follow(engine, told, closing.subscribe()));
-        Ok(Self { address, closing, accepting, readiness })
+        Ok(Self { address, closing, accepting, readiness, ready })
+    }
+
+    /// Waits until whoever asks is told that it is ready, or that it never will be.
+    pub async fn wait_until_ready(&self) {
+        let _ = self.ready.clone().wait_for(|now| *now != Readiness::Starting).await;
     }
 
     /// Where it listens.

@@ -153,8 +153,8 @@ mod tests {
         assert!(goes(&greedy[4]), "half of all stay");
         let till = strangers.enter();
         till.believe(|| "till".into());
-        for place in 5..8 {
-            assert!(strangers.make_room() && goes(&greedy[place]));
+        for connection in &greedy[5..] {
+            assert!(strangers.make_room() && goes(connection));
         }
         assert!(!strangers.make_room(), "those that are left stay");
         // What becomes free is free for him, too.
