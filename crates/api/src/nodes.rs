@@ -170,6 +170,7 @@ impl From<TransferError> for Problem {
         match error {
             TransferError::NotLeader { leader } => NotLeader { leader }.into(),
             TransferError::NotVoter(_) => Self::new(ProblemKind::Precondition, "NOT_A_VOTER", message),
+            TransferError::Behind(_) => Self::new(ProblemKind::Unavailable, "VOTER_BEHIND", message),
             TransferError::TimedOut(_) => Self::new(ProblemKind::Unavailable, "NOT_TAKEN_OVER", message),
             TransferError::Stopped(_) => Self::new(ProblemKind::Unavailable, "NODE_STOPPED", message),
         }

@@ -171,7 +171,10 @@ pub enum TransferError {
     /// Only a voter can lead.
     #[error("node {0} is no voter")]
     NotVoter(NodeId),
-    /// The other one did not take over in time; this node may lead on.
+    /// The other one is so far behind that it could not be elected. Nothing has changed.
+    #[error("node {0} is behind and does not catch up")]
+    Behind(NodeId),
+    /// The other one did not take over in time; this node may lead again.
     #[error("node {0} did not take over in time")]
     TimedOut(NodeId),
     /// The node has stopped.

@@ -32,6 +32,7 @@ use crate::watcher::{Watcher, stop};
 use crate::watermarks::Watermarks;
 
 mod asking;
+mod handover;
 mod replicate;
 
 use asking::Asking;

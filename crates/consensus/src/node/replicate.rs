@@ -129,28 +129,7 @@ impl Replicator for Node {
     }
 
     fn transfer_leadership(&self, to: NodeId) -> BoxFuture<'_, Result<(), TransferError>> {
-        Box::pin(async move {
-            let mut leadership = self.leadership();
-            let known = leadership.borrow().clone();
-            if let Some(stopped) = known.stopped {
-                return Err(stopped.into());
-            }
-            if !known.is_self {
-                return Err(TransferError::NotLeader { leader: known.leader });
-            }
-            if !self.members().all_voters().contains(&to) {
-                return Err(TransferError::NotVoter(to));
-            }
-            if to == self.0.identity.node {
-                return Ok(());
-            }
-            self.0.raft.trigger().transfer_leader(to).await.map_err(|fatal| raft::stopped(&fatal))?;
-            let handed_over = leadership.wait_for(|now| !now.is_self);
-            match tokio::time::timeout(self.0.settings.transfer_patience(), handed_over).await {
-                Ok(_) => Ok(()),
-                Err(_) => Err(TransferError::TimedOut(to)),
-            }
-        })
+        Box::pin(self.hand_over(to))
     }
 
     fn snapshot(&self) -> BoxFuture<'_, Result<LogIndex, SnapshotError>> {

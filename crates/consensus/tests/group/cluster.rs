@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use gapless_consensus::limits::MAX_QUESTION_BYTES;
 use gapless_consensus::network::LinkError;
 use gapless_consensus::{AskError, ReadPointError, Refusal, Replicator, TransferError};
@@ -267,6 +268,56 @@ async fn leadership_is_handed_over_on_request() {
     cluster.node(follower).propose(entry(1)).await.unwrap();
     cluster.agree().await;
     assert_eq!(cluster.ledger(leader).proposals(), [entry(0), entry(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leadership_is_not_handed_to_one_who_is_behind() {
+    let cluster = Cluster::found(3, 8).await;
+    let leader = cluster.leader().await;
+    let behind = cluster.running().find(|&node| node != leader).unwrap();
+    cluster.board.isolate(behind);
+    cluster.write(entry(0)).await;
+    let before = cluster.node(leader).leadership().borrow().clone();
+    assert_eq!(cluster.node(leader).transfer_leadership(behind).await, Err(TransferError::Behind(behind)));
+    assert_eq!(*cluster.node(leader).leadership().borrow(), before, "nothing was given up");
+    cluster.node(leader).propose(entry(1)).await.unwrap();
+    // One who is back and has not yet caught up is waited for.
+    cluster.board.heal();
+    cluster.node(leader).transfer_leadership(behind).await.unwrap();
+    eventually("the other one leads", || cluster.node(behind).leadership().borrow().is_ready()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn leadership_that_nobody_takes_is_taken_back() {
+    let mut cluster = Cluster::found(3, 8).await;
+    let leader = cluster.leader().await;
+    let mut others = cluster.running().filter(|&node| node != leader);
+    let (chosen, gone) = (others.next().unwrap(), others.next().unwrap());
+    drop(others);
+    cluster.write(entry(0)).await;
+    cluster.agree().await;
+    cluster.kill(gone).await;
+    // What the chosen one lacks is not committed, so that nothing says that he is behind; and without it he is not elected.
+    cluster.board.isolate(chosen);
+    let node = cluster.node(leader);
+    let written = node.propose(entry(1));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let before = node.leadership().borrow().term;
+    // Whoever asked for it does not even wait.
+    assert!(node.transfer_leadership(chosen).now_or_never().is_none());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(node.leadership().borrow().is_self, "nobody has come to lead");
+    cluster.board.heal();
+    eventually("it leads again", || {
+        let now = node.leadership().borrow().clone();
+        now.term > before && now.is_ready()
+    })
+    .await;
+    written.await.unwrap();
+    node.propose(entry(2)).await.unwrap();
+    cluster.start(gone).await;
+    cluster.agree().await;
+    assert_eq!(cluster.ledger(chosen).proposals(), [entry(0), entry(1), entry(2)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -187,7 +187,8 @@ pub(crate) async fn begun(
     }
     let (response, mut body) = sender.send_request(request.body(()).unwrap(), false).unwrap();
     if let Some(message) = message {
-        body.send_data(message, true).unwrap();
+        // Who is refused by his head alone can have his answer before this is sent: the stream is over then, and the answer says why.
+        let _ = body.send_data(message, true);
     }
     (timeout(LONG, response).await.unwrap().unwrap(), body)
 }
