@@ -149,7 +149,9 @@ impl Found {
                 Err(ReadError::Corrupt { .. } | ReadError::Lost { .. } | ReadError::Io { .. }) => {
                     position += 1;
                 }
-                Err(ReadError::Released { .. } | ReadError::NotAppended { .. }) => {
+                Err(
+                    ReadError::Released { .. } | ReadError::NotAppended { .. } | ReadError::InDoubt { .. },
+                ) => {
                     panic!("position {position} is in {first}..{next}")
                 }
             }

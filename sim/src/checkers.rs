@@ -168,6 +168,8 @@ impl Checkers {
             // Damage may show when it is read. It is named, and nothing wrong is said.
             Err(_) if !life.is_on() => return,
             Err(_) if how.damaged => return self.sometimes.saw(Situation::DamageFound),
+            // Its log could not be written a moment ago, and the partition is about to be opened again: nothing wrong is said.
+            Err(fault) if fault.passes() && !how.settled => return,
             Err(error) => self.tell("LOG-1", Err(format!("node {node}, partition {partition}: {error}"))),
         }
         if how.all_rows {
@@ -313,6 +315,8 @@ pub(crate) struct Reading {
     pub(crate) all_rows: bool,
     /// Whether the disk below lied or rotted.
     pub(crate) damaged: bool,
+    /// Whether all trouble is over, so that what cannot be read now never can.
+    pub(crate) settled: bool,
 }
 
 /// How much happened in a run.

@@ -273,7 +273,7 @@ async fn read_everywhere(stage: &Stage, partition: PartitionId) {
                     );
                     stage.world.findings.add("ACK-1", what);
                 }
-                let how = Reading { all_rows: true, damaged: false };
+                let how = Reading { all_rows: true, damaged: false, settled: true };
                 stage.checkers.read(&leader.life, &view, how);
                 break view;
             }
@@ -289,7 +289,7 @@ async fn read_everywhere(stage: &Stage, partition: PartitionId) {
             match view {
                 None => break,
                 Some(Ok(view)) => {
-                    let how = Reading { all_rows: true, damaged: false };
+                    let how = Reading { all_rows: true, damaged: false, settled: true };
                     stage.checkers.read(&node.life, &view, how);
                     break;
                 }

@@ -26,11 +26,14 @@ const FOUND: &[(u64, u64, &str)] = &[
     (45, 3, "a partition that never had anything was taken for one that lost its log"),
     (56, 3, "the same"),
     (61, 5, "a partition whose disk failed while a snapshot was installed was quarantined"),
+    (71, 3, "leadership that nobody took was never taken back"),
     (172, 5, "a snapshot took a partition back behind what it had applied"),
     (289, 3, "a leader with a damaged partition kept leading, and nobody could take its place"),
     (321, 3, "a log that failed ended what was to be dispatched"),
     (393, 5, "the same, after a sync that failed"),
+    (399, 3, "a projection ahead of what its node had dispatched again made a checkpoint"),
     (421, 5, "a partition that had lost outcomes was closed as if it had not"),
+    (434, 1, "what a log that failed no longer vouches for was called a fault of the storage"),
     (435, 3, "a partition lost the end of its log and its checkpoint, and gave numbers out again"),
 ];
 

@@ -258,7 +258,11 @@ impl From<ReadError> for Problem {
 
 impl From<Fault> for Problem {
     fn from(fault: Fault) -> Self {
-        Self::new(ProblemKind::Internal, "STORAGE_FAULT", fault.to_string())
+        let message = fault.to_string();
+        match fault.passes() {
+            true => Self::new(ProblemKind::Unavailable, "PARTITION_NOT_OPEN", message).after(SOON),
+            false => Self::new(ProblemKind::Internal, "STORAGE_FAULT", message),
+        }
     }
 }
 

@@ -197,6 +197,15 @@ pub enum ReadError {
         /// Where the log ends.
         next: Position,
     },
+    /// It was appended, and the log has failed before it was on stable storage: nobody knows whether it is there until the log was
+    /// opened again.
+    #[error("position {position} is in doubt until the log was opened again: {fault}")]
+    InDoubt {
+        /// What was asked for.
+        position: Position,
+        /// What the log has failed with.
+        fault: Fault,
+    },
     /// Damaged on disk. It is never skipped.
     #[error("position {position} is damaged in segment {segment}")]
     Corrupt {

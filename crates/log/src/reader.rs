@@ -228,7 +228,10 @@ impl State {
             return Err(ReadError::Released { position: from, first: self.controls.first });
         }
         if from >= self.next {
-            return Err(ReadError::NotAppended { position: from, next: self.next });
+            return Err(match &self.fault {
+                Some(fault) => ReadError::InDoubt { position: from, fault: fault.clone() },
+                None => ReadError::NotAppended { position: from, next: self.next },
+            });
         }
         let end = end.min(self.next);
         if self.hot.holds(from) {

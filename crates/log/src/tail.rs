@@ -133,7 +133,9 @@ impl Tail {
         let records = match self.shared.read(self.next, end, max_bytes) {
             Ok(records) => records,
             // Truncated between the look and the read: the next step tells.
-            Err(ReadError::NotAppended { .. }) => return self.step(max_bytes, waiter),
+            Err(ReadError::NotAppended { .. } | ReadError::InDoubt { .. }) => {
+                return self.step(max_bytes, waiter);
+            }
             Err(error) => return Err(TailError::Read(error)),
         };
         self.next = advance(self.next, records.len() as u64);

@@ -344,6 +344,7 @@ fn any_failing_write_or_sync_poisons_the_log_until_it_is_reopened() {
         assert_eq!(io.operations(), operations, "the sync is not tried again");
         assert_eq!((log.next(), log.durable()), (at(2), at(2)));
         assert_eq!(log.read(at(1)).unwrap().payload, b"safe" as &[u8]);
+        assert!(matches!(log.read(at(2)), Err(ReadError::InDoubt { .. })), "it was there a moment ago");
         drop(log);
         let (log, _) = Log::open(Arc::new(io), "log", options()).unwrap();
         log.append_next(&[b"again"]).unwrap().wait().unwrap();

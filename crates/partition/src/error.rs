@@ -54,6 +54,11 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Whether nothing is wrong with what is on disk: the log could not be written any more, and the partition is opened again.
+    pub fn passes(&self) -> bool {
+        matches!(self, Fault::LogRead(LogReadError::InDoubt { .. }))
+    }
+
     /// A row of the store that is not what it should be.
     pub(crate) const fn row(what: &'static str) -> Self {
         Fault::Row(Malformed { what, at: 0 })

@@ -53,6 +53,20 @@ fn inputs_up_to_the_last_one_change_nothing_when_they_come_again() {
 }
 
 #[test]
+fn after_a_restart_a_domain_is_ahead_of_what_is_dispatched_again_and_can_be_checkpointed() {
+    let mut driver = Driver::with(settings());
+    let tick = Command::Tick.to_bytes();
+    let place = Place { index: LogIndex::new(5), position: 0 };
+    driver.domain.apply(place, 0, Input::Command(&tick)).unwrap();
+    driver.domain.passed(LogIndex::new(5));
+    driver.domain.checkpoint(LogIndex::new(5)).unwrap();
+    let mut driver = driver.reopen();
+    // The node begins with what its slowest partition has not applied.
+    driver.domain.checkpoint(LogIndex::new(3)).unwrap();
+    assert_eq!(driver.domain.checkpointed_entry(), LogIndex::new(6));
+}
+
+#[test]
 fn a_large_match_is_one_slot_and_one_effect() {
     let rules =
         json!({"Bump": {"kind": "update", "entity": "acc", "set": {"n": {"add": [{"row": "n"}, 1]}}}});

@@ -81,7 +81,7 @@ async fn linearizable(stage: &Stage, node: &Running, partition: PartitionId, cha
 
 fn read(stage: &Stage, node: &Running, view: &View, chance: &mut fastrand::Rng) {
     let damaged = stage.world.is_damaged(node.life.node);
-    let how = Reading { all_rows: !damaged && chance.u8(..4) == 0, damaged };
+    let how = Reading { all_rows: !damaged && chance.u8(..4) == 0, damaged, settled: false };
     stage.checkers.read(&node.life, view, how);
 }
 

@@ -298,7 +298,7 @@ fn checkpoint(node: &Node, slot: &DomainSlot) -> Result<(), End> {
     let mut guard = slot.domain();
     let domain = guard.as_mut().expect("a domain that serves is open");
     // It was given nothing that is not dispatched, and what is dispatched is durable. What made it may have been dispatched in an
-    // earlier life: then the catalog has it.
+    // earlier life: then the catalog has it, or the domain's own checkpoint.
     let Some(dispatched) = node.dispatched.borrow().max(node.catalog().at()) else { return Ok(()) };
     let made = domain.checkpoint(dispatched).and_then(|()| domain.maintain().map(|_| ()));
     match made {

@@ -181,7 +181,8 @@ impl Domain {
     }
 
     /// Makes the state durable. Everything it follows from has to be on stable storage: `synced` is the last entry of which that is
-    /// known.
+    /// known. Of what is in the checkpoint already it was known when that was made: after a restart a domain can be ahead of what the
+    /// node has dispatched again.
     ///
     /// # Panics
     /// LOG-2 if the domain has applied more.
@@ -190,7 +191,8 @@ impl Domain {
     /// If the domain has stopped, or the store cannot be written: the checkpoint before stays valid.
     pub fn checkpoint(&mut self, synced: LogIndex) -> Result<(), CheckpointFailed> {
         let entries = self.header.whole_entries();
-        let synced = Synced::by_a_sync_up_to(Offset::new(synced.get().saturating_add(1)));
+        let synced = Offset::new(synced.get().saturating_add(1)).max(self.rows.store.checkpoint_offset());
+        let synced = Synced::by_a_sync_up_to(synced);
         if self.mistakes.makes(Mistake::TwoWrites) {
             self.rows.store.checkpoint(Offset::new(entries), synced)?;
             self.flush()?;
