@@ -16,6 +16,7 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 
 use crate::samples::Latencies;
+use crate::thread_time::Busy;
 
 /// Something that can be written to by many at once.
 pub(crate) trait Target: Send + Sync + 'static {
@@ -64,6 +65,8 @@ pub(crate) struct Figures {
     pub(crate) cpu_us_per_event: f64,
     /// Processors that it kept busy.
     pub(crate) busy_cpus: f64,
+    /// Those of them that did this.
+    pub(crate) busy: Busy<f64>,
 }
 
 /// When answers count.
@@ -98,8 +101,10 @@ impl Load {
         }
         tokio::time::sleep_until(span.from.into()).await;
         let (before, cpu_before, start) = (target.cost(), process_time(), Instant::now());
+        let busy_before = Busy::now();
         tokio::time::sleep_until(span.to.into()).await;
         let (after, cpu, elapsed) = (target.cost(), process_time() - cpu_before, start.elapsed());
+        let busy = Busy::now().since(busy_before, elapsed);
         let mut latencies = Vec::new();
         while let Some(written) = writers.join_next().await {
             latencies.extend(written??);
@@ -117,6 +122,7 @@ impl Load {
             bytes_per_event: each(after.bytes, before.bytes),
             cpu_us_per_event: cpu.as_secs_f64() * 1e6 / events,
             busy_cpus: cpu.as_secs_f64() / elapsed.as_secs_f64(),
+            busy,
         })
     }
 }

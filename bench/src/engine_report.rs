@@ -85,6 +85,10 @@ impl Report {
             "all bytes",
             "CPU us",
             "busy CPUs",
+            "applying",
+            "runtime",
+            "log",
+            "machine",
         ]);
         for series in &self.series {
             let [one, many] = PARTITIONS;
@@ -108,10 +112,14 @@ impl Report {
                     format!("{:.0}", median(|figures| figures.bytes_per_event)),
                     format!("{:.1}", median(|figures| figures.cpu_us_per_event)),
                     format!("{:.2}", median(|figures| figures.busy_cpus)),
+                    format!("{:.2}", median(|figures| figures.busy.applying)),
+                    format!("{:.2}", median(|figures| figures.busy.runtime)),
+                    format!("{:.2}", median(|figures| figures.busy.log)),
+                    format!("{:.2}", median(|figures| figures.busy.machine)),
                 ]);
             }
         }
-        right_aligned(figures, [3, 4, 5, 6, 7, 8, 9, 10, 11])
+        right_aligned(figures, [3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15])
     }
 
     fn ratios(&self) -> Table {

@@ -81,7 +81,9 @@ pub(crate) fn run(arguments: &EngineArguments) -> Result<()> {
     let directory = arguments.report.directory();
     fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let machine = Machine::of(&directory)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
+    let threads = gapless_engine::runtime_threads().get();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_time().build()?;
     let seconds = arguments.seconds.unwrap_or(if arguments.report.is_quick() { 0.4 } else { 3.0 });
     let measured = Duration::try_from_secs_f64(seconds).context("so many seconds there are not")?;
     let rounds = arguments.rounds.unwrap_or(if arguments.report.is_quick() { 2 } else { 5 });

@@ -43,6 +43,7 @@ mod server_process;
 mod server_report;
 mod server_suite;
 mod store_suite;
+mod thread_time;
 mod transactions;
 // The rivals are measured in a workspace of their own, with the same workload.
 #[path = "../rivals/src/store_workload.rs"]

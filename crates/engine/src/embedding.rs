@@ -3,7 +3,9 @@
 //!
 //! Must not know: anything that the calls it makes keep to themselves.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::thread::available_parallelism;
 
 use gapless_partition::proof::{Hash, Head, LeafIndex, TreeSize, VerifyError, verify_inclusion};
 use gapless_partition::{Committed, Direction, Outcome, ProofError, Refusal, StoredOutcome, View};
@@ -25,6 +27,15 @@ pub fn named_key(name: &str) -> IdempotencyKey {
     let hash = hash.finalize();
     let key = IdempotencyKey::try_from(&hash[..IdempotencyKey::BYTES]);
     key.expect("nobody has found a text whose SHA-256 begins with 128 zeros")
+}
+
+/// How many threads a runtime should have that an engine runs on, if it does little else: three quarters as many as there are
+/// processors. Partitions are applied, and logs are written, on threads of the engine's own. With as many of the runtime's as there are
+/// processors, each of those that it wakes for one more task displaces another that was about to do it.
+#[must_use]
+pub fn runtime_threads() -> NonZeroUsize {
+    let processors = available_parallelism().map_or(1, NonZeroUsize::get);
+    NonZeroUsize::new(processors * 3 / 4).unwrap_or(NonZeroUsize::MIN)
 }
 
 /// An event, with what shows that it stands at its place in its workspace.

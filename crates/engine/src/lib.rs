@@ -68,7 +68,7 @@ pub use backup::{BackupError, BackupOptions, BackupProgress, BackupReport, OnBac
 pub use barriers::{BarrierPlace, Target};
 pub use catalog::{Catalog, CatalogCommand, CatalogFileError, Namespace, Projection};
 pub use counters::{Rejected, WriteStatistics};
-pub use embedding::{EventProof, named_key};
+pub use embedding::{EventProof, named_key, runtime_threads};
 pub use engine::{Attach, Config, Engine, PartitionReport};
 pub use error::{BarrierError, Blocked, CatalogError, NotLeader, OpenError, ReadError, WriteError};
 pub use gapless_consensus::{ChangeError, ClusterId, Leader, NodeId, TransferError};

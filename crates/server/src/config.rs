@@ -39,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) data: PathBuf,
     pub(crate) listen: SocketAddr,
     pub(crate) insecure: bool,
+    /// Of the runtime; 0: as many as suit the machine.
+    pub(crate) threads: usize,
     server: Limits,
     security: Security,
     /// Directory that backups lie below; empty if nobody said one.
@@ -91,6 +93,7 @@ impl Default for Settings {
             data: PathBuf::new(),
             listen: SocketAddr::from(([127, 0, 0, 1], 7400)),
             insecure: false,
+            threads: 0,
             server: Limits::default(),
             security: Security::default(),
             backup_root: PathBuf::new(),

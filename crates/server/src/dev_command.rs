@@ -14,7 +14,7 @@ use crate::config::Reading;
 use crate::demo::invocation;
 use crate::output::heading;
 use crate::refusal::Refusal;
-use crate::serve_command::{Node, Stop, refuse, runtime, take_lines};
+use crate::serve_command::{Node, Stop, node_runtime, refuse, take_lines};
 
 /// The namespace that is there from the start.
 const NAMESPACE: &str = "demo";
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &DevArguments, out: &mut dyn Write) -> Result<()> {
     take_lines(&mut reading, &arguments.lines);
     let (settings, problems) = reading.read_to_serve();
     refuse(&problems)?;
-    runtime()?.block_on(async {
+    node_runtime(&settings)?.block_on(async {
         let stop = Stop::new()?;
         let node = Node::start(&settings).await?;
         if node.engine.namespace(NAMESPACE).is_none() {

@@ -4,11 +4,12 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use gapless_engine::{Engine, OpenError};
+use gapless_engine::{Engine, OpenError, runtime_threads};
 use gapless_server::telemetry::Telemetry;
 use gapless_server::{Config, Server, StartError};
 use tokio::runtime::Runtime;
@@ -24,7 +25,7 @@ pub(crate) fn run(arguments: &ServeArguments, out: &mut dyn Write) -> Result<()>
     if arguments.print_config {
         return Ok(out.write_all(settings.print().as_bytes())?);
     }
-    runtime()?.block_on(async {
+    node_runtime(&settings)?.block_on(async {
         let stop = Stop::new()?;
         let node = Node::start(&settings).await?;
         writeln!(out, "listening on {}", node.address())?;
@@ -73,6 +74,13 @@ pub(crate) fn refuse(problems: &[Problem]) -> Result<()> {
 /// What commands that talk over a network run on.
 pub(crate) fn runtime() -> Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")
+}
+
+/// What a node runs on.
+pub(crate) fn node_runtime(settings: &Settings) -> Result<Runtime> {
+    let threads = NonZeroUsize::new(settings.threads).unwrap_or_else(runtime_threads);
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(threads.get()).enable_all().build().context("cannot start threads")
 }
 
 /// An engine and its server.

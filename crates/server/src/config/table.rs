@@ -58,6 +58,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "node.data" path(ANY) data: "directory of the ledger",
     "server.listen" address(ANY) listen: "where clients connect; port 0 picks a free one",
     "server.insecure" flag(ANY) insecure: "listen beyond loopback although nothing is encrypted or nobody is asked who he is",
+    "server.threads" count(0..=1024) threads: "threads for connections and for agreeing on the log, besides those that partitions have; 0: three quarters as many as there are processors",
     "server.connections" count(1..=1 << 20) server.connections: "connections at one time; the next ones wait",
     "server.connections_per_address" count(1..=1 << 20) server.connections_per_address: "connections at one time from one address; the next ones are closed",
     "server.calls" count(2..=1 << 24) server.calls: "calls at one time; one client has at most half of them",
