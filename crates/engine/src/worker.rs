@@ -184,18 +184,28 @@ async fn take_turns(node: &Arc<Node>, slot: &Arc<Slot>) -> End {
     }
 }
 
+/// What is applied sooner than a thread is woken, in bytes of commands, about.
+const SMALL_TURN_BYTES: u64 = 2 << 10;
+
 /// Has what is queued for a partition applied, by whoever has got the turn to do so.
 pub(crate) fn begin_turn(node: Arc<Node>, slot: Arc<Slot>) {
     let (workers, runtime) = (node.workers.clone(), node.runtime.clone());
-    workers.submit(&runtime, move || take_turn(node, slot));
+    let is_small = has_little(&slot);
+    let turn = move || take_turn(node, slot, is_small);
+    if is_small { workers.submit_small(&runtime, turn) } else { workers.submit(&runtime, turn) }
 }
 
-/// Applies slice by slice, as long as there is something to apply and nobody else wants the thread.
-fn take_turn(node: Arc<Node>, slot: Arc<Slot>) {
+fn has_little(slot: &Slot) -> bool {
+    slot.backlog().bytes <= SMALL_TURN_BYTES
+}
+
+/// Applies slice by slice, as long as there is something to apply and nobody else wants the thread. A turn that was small and is not any
+/// more begins anew: others do not wait for it then.
+fn take_turn(node: Arc<Node>, slot: Arc<Slot>, is_small: bool) {
     let applied = catch_unwind(AssertUnwindSafe(|| {
         while let Some(slice) = slot.next_slice() {
             apply_slice(&node, &slot, slice)?;
-            if node.workers.are_wanted() {
+            if node.workers.are_wanted() || is_small && !has_little(&slot) {
                 return Ok(true);
             }
         }

@@ -54,6 +54,14 @@ impl Workers {
         }
     }
 
+    /// The same for a job that takes less than to wake a thread: it waits for one that is awake, if there is one.
+    pub(crate) fn submit_small(&self, runtime: &Handle, job: impl FnOnce() + Send + 'static) {
+        match self {
+            Workers::Threads(threads) => threads.submit_small(job),
+            Workers::InPlace(takes) => in_place(runtime, takes.clone(), job),
+        }
+    }
+
     /// The same for a job that is known to wait for a disk: others do not wait for it.
     pub(crate) fn submit_long(&self, runtime: &Handle, job: impl FnOnce() + Send + 'static) {
         match self {

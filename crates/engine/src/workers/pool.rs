@@ -4,6 +4,9 @@
 //! A job that waits for its disk holds up those behind it only for a moment: a watch looks after jobs while others wait, and one
 //! that takes long does not count as one of those threads any more. One that is known to take long never counts as one of them.
 //!
+//! To wake a thread costs more than a small job. A few small ones wait for a thread that is awake and does others like them, rather
+//! than have another one woken; if that one is stuck after all, the watch notices.
+//!
 //! ```text
 //!  jobs ──────▶ queue ──┐
 //!                       ├──▶ threads that are awake: at most width, and one more for each that is stuck or takes long
@@ -32,7 +35,21 @@ const IDLE_FOR: Duration = Duration::from_secs(10);
 /// Most threads, stuck or not.
 const MOST_THREADS: usize = 1024;
 
+/// Small jobs that wait for one thread rather than have another woken.
+const SMALL_FOR_ONE: usize = 8;
+
 type Job = Box<dyn FnOnce() + Send>;
+
+/// How long a job takes, as far as whoever submits it knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Less than to wake a thread, unless it has to wait for a disk.
+    Small,
+    /// Nobody knows.
+    Any,
+    /// Counts as stuck from the beginning.
+    Long,
+}
 
 /// Threads that run jobs. When it is dropped, they end after the last job.
 #[derive(Debug)]
@@ -50,9 +67,11 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Job>,
-    /// Those that are known to take long, and count as stuck from the beginning.
+    queue: VecDeque<(Job, Kind)>,
+    /// Those that are known to take long.
     long: VecDeque<Job>,
+    /// Jobs that wait or run of which nobody knows how long they take.
+    unknown: usize,
     /// When jobs that run began, by their numbers, and whether they are stuck.
     running: BTreeMap<u64, (Instant, bool)>,
     /// Threads that run a job or are about to look for one.
@@ -84,8 +103,19 @@ impl Pool {
 
     pub(super) fn submit(&self, job: impl FnOnce() + Send + 'static) {
         let mut state = self.0.lock();
-        state.queue.push_back(Box::new(job));
+        state.queue.push_back((Box::new(job), Kind::Any));
+        state.unknown += 1;
         self.0.call_or_watch(&mut state);
+    }
+
+    /// The same for a job that takes less than to wake a thread.
+    pub(super) fn submit_small(&self, job: impl FnOnce() + Send + 'static) {
+        let mut state = self.0.lock();
+        state.queue.push_back((Box::new(job), Kind::Small));
+        match state.is_taken_soon() {
+            true => self.0.watch_over(&mut state),
+            false => self.0.call_or_watch(&mut state),
+        }
     }
 
     /// The same for a job that will wait for a disk: it takes no thread away from the others.
@@ -115,16 +145,29 @@ impl State {
         !self.queue.is_empty() || !self.long.is_empty()
     }
 
-    /// The next job, and whether it is one that takes long. Those come first: a thread was called for each of them.
-    fn take(&mut self) -> Option<(Job, bool)> {
-        let long = self.long.pop_front().map(|job| (job, true));
-        long.or_else(|| self.queue.pop_front().map(|job| (job, false)))
+    /// The next job. Those that take long come first: a thread was called for each of them.
+    fn take(&mut self) -> Option<(Job, Kind)> {
+        let long = self.long.pop_front().map(|job| (job, Kind::Long));
+        long.or_else(|| self.queue.pop_front())
+    }
+
+    /// Whether threads that are awake come to the last job that waits in a moment: there are few, and all of them are small.
+    fn is_taken_soon(&self) -> bool {
+        let awake = self.awake.saturating_sub(self.stuck);
+        self.unknown == 0 && self.queue.len() <= awake * SMALL_FOR_ONE
     }
 }
 
 impl Shared {
     fn call_or_watch(self: &Arc<Self>, state: &mut State) {
-        if !self.call(state) && !state.watched {
+        if !self.call(state) {
+            self.watch_over(state);
+        }
+    }
+
+    /// Has the watch look after what waits.
+    fn watch_over(&self, state: &mut State) {
+        if !state.watched {
             state.watched = true;
             self.waiting.notify_one();
         }
@@ -157,15 +200,16 @@ impl Shared {
         loop {
             // One that comes back from being stuck may be one too many.
             let may_take = state.awake <= self.width + state.stuck;
-            if let Some((job, is_long)) = may_take.then(|| state.take()).flatten() {
+            if let Some((job, kind)) = may_take.then(|| state.take()).flatten() {
                 let number = state.next_job;
                 state.next_job += 1;
-                state.running.insert(number, (Instant::now(), is_long));
+                state.running.insert(number, (Instant::now(), kind == Kind::Long));
                 drop(state);
                 let _ = catch_unwind(AssertUnwindSafe(job));
                 state = self.lock();
                 let (_, was_stuck) = state.running.remove(&number).expect("a job runs until it ends");
                 state.stuck -= usize::from(was_stuck);
+                state.unknown -= usize::from(kind == Kind::Any);
                 continue;
             }
             state.awake -= 1;
@@ -323,6 +367,47 @@ mod tests {
         while pool.0.lock().stuck > 0 {
             looks += 1;
             assert!(looks < 1_000_000, "those that ended are not counted any more");
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn few_small_jobs_wait_for_a_thread_that_is_awake_and_no_longer_than_that() {
+        let pool = Pool::new(4).unwrap();
+        let (done, results) = mpsc::channel();
+        let (go, gate) = mpsc::channel::<()>();
+        // So that nothing is submitted while the pool looks for jobs.
+        let submit = |state: &mut MutexGuard<'_, State>, job: u32| {
+            let done = done.clone();
+            state.queue.push_back((Box::new(move || done.send(job).unwrap()), Kind::Small));
+            state.is_taken_soon()
+        };
+        {
+            let mut state = pool.0.lock();
+            assert!(!submit(&mut state, 0), "nobody is awake");
+            state.awake = 1;
+            assert!((1..8).all(|job| submit(&mut state, job)));
+            assert!(!submit(&mut state, 8), "too many for one thread");
+            state.stuck = 1;
+            assert!(!state.is_taken_soon(), "whoever is awake is stuck");
+            (state.awake, state.stuck) = (0, 0);
+        }
+        // A small job that is stuck after all holds nobody up, nor does one of which nobody knows how long it takes.
+        pool.submit_small(move || assert!(gate.recv().is_err()));
+        pool.submit_small({
+            let done = done.clone();
+            move || done.send(9).unwrap()
+        });
+        let mut ran: Vec<u32> = (0..10).map(|_| results.recv_timeout(LIMIT).unwrap()).collect();
+        ran.sort_unstable();
+        assert_eq!(ran, (0..10).collect::<Vec<_>>());
+        drop(go);
+        pool.submit(move || done.send(10).unwrap());
+        assert_eq!(results.recv_timeout(LIMIT), Ok(10));
+        let mut looks = 0;
+        while pool.0.lock().unknown > 0 {
+            looks += 1;
+            assert!(looks < 1_000_000, "what ended does not count any more");
             thread::yield_now();
         }
     }
