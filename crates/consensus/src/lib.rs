@@ -19,7 +19,9 @@
 //! /// A machine that keeps nothing: everything is dispatched again after a restart.
 //! struct Forgetful;
 //! impl Machine for Forgetful {
-//!     fn dispatch(&self, _: Committed) {}
+//!     fn dispatch(&self, _: Committed) -> Result<(), MachineFault> {
+//!         Ok(())
+//!     }
 //!     fn resume_after(&self) -> Option<LogIndex> {
 //!         None
 //!     }
