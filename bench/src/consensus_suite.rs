@@ -152,7 +152,9 @@ fn measured(count: usize, start: Instant, syncs: u64) -> Run {
 struct Idle;
 
 impl Machine for Idle {
-    fn dispatch(&self, _: Committed) {}
+    fn dispatch(&self, _: Committed) -> Result<(), MachineFault> {
+        Ok(())
+    }
 
     fn resume_after(&self) -> Option<LogIndex> {
         None

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use gapless_log::io::memory::MemoryIo;
 use gapless_projection::{
     Answer, Applied, Command, Definition, Domain, Done, Event, Grant, Held, Input, Payload, Place, RowWrite,
-    Rules, Settings, row_from_json,
+    Rules, Settings, Stamp, row_from_json,
 };
 use gapless_store::{Budget, Options};
 use gapless_types::{LogIndex, PartitionOffset, WorkspaceId};
@@ -135,7 +135,7 @@ impl Worker {
     fn apply(&mut self, input: Input<'_>) -> Result<Applied> {
         self.index += 1;
         let place = Place { index: LogIndex::new(self.index), position: 0 };
-        Ok(self.domain.apply(place, self.index / 1000, input)?)
+        Ok(self.domain.apply(place, Stamp::first(self.index / 1000), input)?)
     }
 }
 

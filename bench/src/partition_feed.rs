@@ -15,7 +15,9 @@ use gapless_partition::{
     TrustLevel, Value, View, Write,
 };
 use gapless_store::Budget;
-use gapless_types::{IdempotencyKey, LogIndex, Name, NamespaceId, PartitionId, PartitionIndex, WorkspaceId};
+use gapless_types::{
+    IdempotencyKey, LogIndex, MachineVersion, Name, NamespaceId, PartitionId, PartitionIndex, WorkspaceId,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 const ID: PartitionId = PartitionId { namespace: NamespaceId::new(1), index: PartitionIndex::new(0) };
@@ -152,8 +154,8 @@ impl Feed {
     fn apply(&mut self) -> Result<Outcome> {
         let offset = self.partition.next_offset();
         self.count = offset.get();
-        let record =
-            Record { offset, log_index: LogIndex::new(self.count), time: self.count, command: &self.command };
+        let (log_index, machine_version) = (LogIndex::new(self.count), MachineVersion::NEWEST);
+        let record = Record { offset, log_index, time: self.count, machine_version, command: &self.command };
         Ok(self.partition.apply(&record)?)
     }
 

@@ -12,7 +12,7 @@ use gapless_partition::{
     Command, Definition, Direction, Header, Options, Outcome, Partition, Record, Refusal, Scratch, Write,
     verify,
 };
-use gapless_types::{LogIndex, NamespaceId, PartitionId, PartitionIndex, PartitionOffset};
+use gapless_types::{LogIndex, MachineVersion, NamespaceId, PartitionId, PartitionIndex, PartitionOffset};
 
 const DIR: &str = "partition";
 const ID: PartitionId = PartitionId { namespace: NamespaceId::new(7), index: PartitionIndex::new(0) };
@@ -89,7 +89,8 @@ pub fn commands(data: &[u8]) {
             _ => {
                 let at = outcomes.len() as u64;
                 let offset = PartitionOffset::new(at + 1).expect("offsets start at 1");
-                let record = Record { offset, log_index: LogIndex::new(10 + at), time, command: bytes };
+                let (log_index, machine_version) = (LogIndex::new(10 + at), MachineVersion::NEWEST);
+                let record = Record { offset, log_index, time, machine_version, command: bytes };
                 let outcome = partition.apply(&record).expect("every command gets an outcome");
                 time += 1;
                 outcomes.push(outcome);

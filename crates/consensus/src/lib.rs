@@ -19,7 +19,9 @@
 //! /// A machine that keeps nothing: everything is dispatched again after a restart.
 //! struct Forgetful;
 //! impl Machine for Forgetful {
-//!     fn dispatch(&self, _: Committed) {}
+//!     fn dispatch(&self, _: Committed) -> Result<(), MachineFault> {
+//!         Ok(())
+//!     }
 //!     fn resume_after(&self) -> Option<LogIndex> {
 //!         None
 //!     }
@@ -57,6 +59,7 @@ mod error;
 mod format;
 #[doc(hidden)]
 pub mod fuzzing;
+mod hearing;
 mod identity;
 mod inspecting;
 pub mod limits;

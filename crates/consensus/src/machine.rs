@@ -43,7 +43,9 @@ pub enum CommittedBody {
 /// What the engine gives to consensus.
 pub trait Machine: Send + Sync + 'static {
     /// Takes in the next entry. It queues and returns: whoever waits for anything here holds up the whole group.
-    fn dispatch(&self, entry: Committed);
+    ///
+    /// A fault says that this program cannot act on the entry, and has not begun to: the node stops in front of it.
+    fn dispatch(&self, entry: Committed) -> Result<(), MachineFault>;
 
     /// The last entry that durable derived state contains together with all before it: after a restart dispatching goes
     /// on behind it. `None` if there is nothing yet. Asked once, before anything is dispatched.

@@ -1,4 +1,5 @@
-//! Which namespaces and partitions there are: a fold of the replicated log, the same on every replica.
+//! Which namespaces and partitions there are, and which machine version is in force: a fold of the replicated log, the same on every
+//! replica.
 //!
 //! Invariants
 //! - A namespace id is never used again: a namespace that was dropped and comes back is another one, with partitions of its own.
@@ -16,7 +17,7 @@ use bytes::Bytes;
 use gapless_partition::{Command, Definition, Schema};
 use gapless_projection::{Plan, Scope};
 use gapless_types::limits::MAX_PROJECTIONS;
-use gapless_types::{LogIndex, Name, NamespaceId, PartitionId, PartitionIndex};
+use gapless_types::{LogIndex, MachineVersion, Name, NamespaceId, PartitionId, PartitionIndex};
 
 pub use file::CatalogFileError;
 pub(crate) use file::{
@@ -38,6 +39,8 @@ pub struct Catalog {
     names: BTreeMap<Name, NamespaceId>,
     /// Dropped, but their directories may still be there.
     garbage: BTreeMap<NamespaceId, u16>,
+    /// Entries that raised the machine version, and to what: both ascend.
+    raises: BTreeMap<LogIndex, MachineVersion>,
     /// The last entry that is folded into it.
     at: Option<LogIndex>,
 }
@@ -99,6 +102,7 @@ impl Default for Catalog {
             namespaces: BTreeMap::new(),
             names: BTreeMap::new(),
             garbage: BTreeMap::new(),
+            raises: BTreeMap::new(),
             at: None,
         }
     }
@@ -243,6 +247,25 @@ impl Catalog {
                 self.garbage.insert(id, partitions);
             }
         }
+    }
+
+    /// The machine version in force.
+    pub fn machine_version(&self) -> MachineVersion {
+        self.raises.values().next_back().copied().unwrap_or(MachineVersion::FIRST)
+    }
+
+    /// The machine version of an entry: the one that was in force there.
+    pub(crate) fn machine_version_at(&self, index: LogIndex) -> MachineVersion {
+        self.raises.range(..=index).next_back().map_or(MachineVersion::FIRST, |(_, version)| *version)
+    }
+
+    /// Folds the machine version of an entry.
+    pub(crate) fn raise(&mut self, version: MachineVersion, index: LogIndex) -> Change {
+        if version <= self.machine_version() {
+            return Change::Nothing;
+        }
+        self.raises.insert(index, version);
+        Change::Altered
     }
 
     /// The last entry that is folded into it.

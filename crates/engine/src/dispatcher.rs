@@ -4,7 +4,8 @@
 //! the replicated log by a partition that fell behind.
 //!
 //! Invariants
-//! - NUM-3: which record is delivered and which is dropped depends on the log alone.
+//! - NUM-3: which record is delivered and which is dropped depends on the log alone. What needs a newer program is not passed over:
+//!   the node stops in front of it.
 //! - WM-1: an entry is dispatched when it is durable here.
 //!
 //! Must not know: what commands mean, who waits for outcomes.
@@ -17,10 +18,10 @@ use futures_util::future::BoxFuture;
 use gapless_consensus::{
     Committed, CommittedBody, Machine, MachineFault, Members, SnapshotBody, SnapshotSource,
 };
-use gapless_types::{LogIndex, PartitionId, PartitionOffset};
+use gapless_types::{LogIndex, MachineVersion, PartitionId, PartitionOffset};
 
 use crate::catalog::{CatalogCommand, Change};
-use crate::entry::{Entry, EntryError, EntryRecord, PartitionCommand};
+use crate::entry::{Entry, EntryError, EntryRecord, NotApplied, PartitionCommand};
 use crate::log_time::LogTime;
 use crate::node::{Core, Node};
 use crate::offsets::{Fate, Resume, Verdict};
@@ -43,7 +44,18 @@ impl Dispatcher {
         let mut delivered = Delivered::new();
         // Projections that the entry itself makes begin behind it.
         let feeds = projections::feed_entry(node, index, &entry);
-        core.machine_version = core.machine_version.max(entry.machine_version);
+        let version = entry.machine_version;
+        assert!(version >= core.machine_version, "NUM-3: entry {index} needs less than the one before");
+        core.machine_version = version;
+        if version > node.catalog.borrow().machine_version() {
+            assert_eq!(
+                entry.records,
+                [EntryRecord::Raise],
+                "NUM-3: entry {index} raises, and does something else"
+            );
+            tracing::info!("machine version {version} is in force from entry {index} on");
+            self.change_catalog(core, index, |catalog| catalog.raise(version, index));
+        }
         core.time = core.time.max(entry.time);
         let mut all_delivered = true;
         let mut defined = None;
@@ -66,7 +78,7 @@ impl Dispatcher {
                     Some(command) => self.change_catalog(core, index, |catalog| catalog.command(command)),
                     None => node.alarm(format!("entry {index} holds a command that nobody knows")),
                 },
-                EntryRecord::Term | EntryRecord::DomainCommand { .. } => {}
+                EntryRecord::Term | EntryRecord::Raise | EntryRecord::DomainCommand { .. } => {}
             }
         }
         core.settle(index, if all_delivered { Fate::Delivered } else { Fate::Dropped });
@@ -178,19 +190,27 @@ enum Dispatched {
 }
 
 impl Machine for Dispatcher {
-    fn dispatch(&self, entry: Committed) {
+    fn dispatch(&self, entry: Committed) -> Result<(), MachineFault> {
         let node = &self.0;
         let index = entry.index;
         let _between = node.between_entries.lock().unwrap_or_else(PoisonError::into_inner);
-        node.announce(index);
-        // Taken apart before anybody has to wait for it.
+        // Taken apart before anybody has to wait for it, and before anybody is told of it.
         let body = match entry.body {
             CommittedBody::Blank => Dispatched::Nothing,
             CommittedBody::Members(members) => Dispatched::Members(members),
-            CommittedBody::Entry(bytes) => Dispatched::Entry(Entry::of_group(node.group, &bytes)),
+            CommittedBody::Entry(bytes) => match Entry::of_group(node.group, node.known_version, &bytes) {
+                Ok(entry) => Dispatched::Entry(Ok(entry)),
+                Err(NotApplied::PassedOver(error)) => Dispatched::Entry(Err(error)),
+                Err(NotApplied::TooNew(error)) => {
+                    let what = format!("entry {index} cannot be applied: {error}");
+                    node.alarm(what.clone());
+                    return Err(MachineFault::new(what));
+                }
+            },
         };
+        node.announce(index);
         let mut core = node.core();
-        let mut time = LogTime::ZERO;
+        let (mut time, mut machine_version) = (LogTime::ZERO, MachineVersion::FIRST);
         let (delivered, feeds) = match body {
             Dispatched::Nothing => (Delivered::new(), Feeds::new()),
             Dispatched::Members(members) => {
@@ -199,7 +219,7 @@ impl Machine for Dispatcher {
             }
             Dispatched::Entry(Ok(entry)) => {
                 // Its own, whatever this node knows of later ones: a partition that reads it from the log gets the same (NUM-3).
-                time = entry.time;
+                (time, machine_version) = (entry.time, entry.machine_version);
                 let dispatched = self.dispatch_entry(&mut core, index, entry);
                 node.set_log_time(core.time);
                 dispatched
@@ -226,7 +246,7 @@ impl Machine for Dispatcher {
         let now = node.clock.monotonic();
         for (partition, commands) in delivered {
             if let Some(slot) = node.slot(partition)
-                && slot.push(Work { index, time, commands }, now)
+                && slot.push(Work { index, time, machine_version, commands }, now)
             {
                 worker::begin_turn(node.clone(), slot);
             }
@@ -236,6 +256,7 @@ impl Machine for Dispatcher {
         }
         node.dispatched.send_replace(Some(index));
         node.resolved.notify_one();
+        Ok(())
     }
 
     fn resume_after(&self) -> Option<LogIndex> {

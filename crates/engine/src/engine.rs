@@ -14,7 +14,7 @@ use gapless_consensus::{
 };
 use gapless_log::io::Io;
 use gapless_log::io::real::RealIo;
-use gapless_types::{GroupId, LogIndex, PartitionId};
+use gapless_types::{GroupId, LogIndex, MachineVersion, PartitionId};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -64,6 +64,9 @@ pub struct Config {
     /// who found one together take one that follows from their ids and addresses; whoever founds another one at the same
     /// addresses should tell them apart.
     pub cluster: Option<ClusterId>,
+    /// The newest machine version that this program knows: [`MachineVersion::NEWEST`], but for tests of upgrades.
+    #[doc(hidden)]
+    pub known_version: MachineVersion,
     /// What a node without a past does.
     pub start: Start,
     /// How other nodes are reached.
@@ -124,6 +127,7 @@ impl Config {
             node,
             group: GroupId::new(0),
             cluster: None,
+            known_version: MachineVersion::NEWEST,
             start,
             network,
             attach: None,

@@ -14,13 +14,15 @@ mod decode;
 mod encode;
 
 use bytes::Bytes;
-use gapless_types::{GroupId, PartitionId, PartitionOffset};
+use gapless_types::{GroupId, MachineVersion, PartitionId, PartitionOffset};
 use thiserror::Error;
 
+use decode::Head;
 pub use encode::EntryEncoder;
 
 use crate::limits::{MAX_ENTRY_BYTES, MAX_ENTRY_RECORDS};
 use crate::log_time::LogTime;
+use crate::machine_version::UnknownMachineVersion;
 
 /// The format version of an entry.
 const VERSION: u8 = 1;
@@ -37,29 +39,18 @@ const DEFINITION: u8 = 2;
 const TERM: u8 = 3;
 const DOMAIN_COMMAND: u8 = 4;
 const CONTROL: u8 = 5;
-
-/// Which version of the state machine applies an entry. Never falls along the log; what a partition does may depend on it, so
-/// that replicas with newer and older programs do the same during an upgrade.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MachineVersion(pub u32);
-
-impl MachineVersion {
-    /// The first one.
-    pub const FIRST: Self = Self(1);
-    /// The newest one that this program has.
-    pub const NEWEST: Self = Self::FIRST;
-}
+const RAISE: u8 = 6;
 
 /// One place in the replicated log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The group whose log it is.
     pub group: GroupId,
-    /// What applies it.
+    /// What applies it. Never less than that of the entry before.
     pub machine_version: MachineVersion,
     /// The leader's time when it was proposed.
     pub time: LogTime,
-    /// What is asked for, in order: one [`EntryRecord::Term`] or one or more of the others.
+    /// What is asked for, in order: one [`EntryRecord::Term`] or [`EntryRecord::Raise`], or one or more of the others.
     pub records: Vec<EntryRecord>,
 }
 
@@ -81,6 +72,15 @@ pub enum EntryRecord {
     },
     /// A change of which namespaces and partitions there are. It belongs to no partition.
     Control(Bytes),
+    /// The machine version of its entry is in force from here on.
+    Raise,
+}
+
+impl EntryRecord {
+    /// Whether it is the only record of its entry.
+    fn stands_alone(&self) -> bool {
+        matches!(self, Self::Term | Self::Raise)
+    }
 }
 
 /// What a partition applies at its next offset.
@@ -124,23 +124,31 @@ impl EntryRoom {
 }
 
 impl Entry {
-    /// Takes an entry of a group's log apart, for whoever applies it. One rule, wherever it is read: from the queue of what was
-    /// committed, or from the log by whoever fell behind (NUM-3).
+    /// Takes an entry of a group's log apart, for whoever applies it and knows the machine versions up to `known`. One rule, wherever it
+    /// is read: from the queue of what was committed, or from the log by whoever fell behind (NUM-3).
     ///
     /// # Errors
-    /// If every replica passes over it.
-    ///
-    /// # Panics
-    /// If it needs a newer program. Whoever passed over it would not have what the others have.
-    pub(crate) fn of_group(group: GroupId, bytes: &Bytes) -> Result<Self, EntryError> {
-        let entry = Self::decode(bytes)?;
-        if entry.group != group {
-            return Err(EntryError::Group { found: entry.group });
+    /// If it is not applied: by nobody, or not by this program.
+    pub(crate) fn of_group(group: GroupId, known: MachineVersion, bytes: &Bytes) -> Result<Self, NotApplied> {
+        let head = Head::decode(bytes)?;
+        if head.group != group {
+            return Err(EntryError::Group { found: head.group }.into());
         }
-        let (needs, has) = (entry.machine_version, MachineVersion::NEWEST);
-        assert!(needs <= has, "NUM-3: an entry needs machine version {needs:?}, this program has {has:?}");
-        Ok(entry)
+        // Before its records are looked at: a newer version may have others.
+        UnknownMachineVersion::check(head.machine_version, known)?;
+        Ok(head.with_records()?)
     }
+}
+
+/// Why an entry is not applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum NotApplied {
+    /// Every replica passes over it alike.
+    #[error(transparent)]
+    PassedOver(#[from] EntryError),
+    /// Others apply it. Whoever passed over it would not have what they have: he stops.
+    #[error(transparent)]
+    TooNew(#[from] UnknownMachineVersion),
 }
 
 /// Bytes that are no entry, or none that this program understands.
@@ -209,9 +217,9 @@ pub enum PushError {
         /// Offset of this one.
         given: PartitionOffset,
     },
-    /// A term stands alone.
-    #[error("a term is the only record of its entry")]
-    TermNotAlone,
+    /// A term stands alone, and so does a raise.
+    #[error("a term or a raise is the only record of its entry")]
+    NotAlone,
 }
 
 #[cfg(test)]

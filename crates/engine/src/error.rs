@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::admission::AdmissionError;
 use crate::catalog::CatalogFileError;
+use crate::machine_version::UnknownMachineVersion;
 
 /// This node does not lead: ask the one that does, with the same key.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -184,6 +185,9 @@ pub enum OpenError {
         /// What was asked for.
         given: ClusterId,
     },
+    /// What is in the directory needs a newer program.
+    #[error(transparent)]
+    TooNew(#[from] UnknownMachineVersion),
     /// A restore into the directory was not finished.
     #[error("a restore into {0} was not finished: run it again")]
     Unfinished(std::path::PathBuf),

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::catalog::{CatalogFile, StoredCatalog};
 use crate::engine::Config;
 use crate::error::OpenError;
+use crate::machine_version::UnknownMachineVersion;
 use crate::restore;
 use crate::workers::Workers;
 
@@ -32,6 +33,8 @@ pub(crate) async fn read_or_found(
         let file = file.clone();
         workers.run(move || file.read()).await?
     };
+    // Before anything else is read: it may be of a form that this program does not know.
+    UnknownMachineVersion::check(stored.catalog.machine_version(), config.known_version)?;
     match (stored.cluster, config.cluster) {
         (Some(stored), Some(given)) if stored != given => {
             return Err(OpenError::AnotherCluster { stored, given });

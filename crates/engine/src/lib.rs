@@ -34,6 +34,7 @@ mod keeper;
 mod keyed;
 pub mod limits;
 pub mod log_time;
+mod machine_version;
 pub mod masters;
 mod namespaces;
 mod node;
@@ -75,7 +76,9 @@ pub use gapless_consensus::{ChangeError, ClusterId, Leader, NodeId, TransferErro
 pub use gapless_partition as partition;
 pub use gapless_projection as projection;
 pub use gapless_types as types;
+pub use gapless_types::MachineVersion;
 pub use keeper::Housekeeping;
+pub use machine_version::UnknownMachineVersion;
 pub use numbered::Numbered;
 pub use pipeline::{Ended, Pipeline};
 pub use projections::{

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use gapless_consensus::{ClusterId, NodeId, Replicator};
 use gapless_log::io::Io;
-use gapless_types::{GroupId, LogIndex, NamespaceId, PartitionId, PartitionOffset};
+use gapless_types::{GroupId, LogIndex, MachineVersion, NamespaceId, PartitionId, PartitionOffset};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, SetOnce, mpsc, watch};
 
@@ -21,7 +21,6 @@ use crate::admission::Admission;
 use crate::catalog::{Catalog, CatalogFile, Places, StoredCatalog};
 use crate::counters::Counters;
 use crate::engine::Config;
-use crate::entry::MachineVersion;
 use crate::error::OpenError;
 use crate::limits::{MAX_LOOKS_AT_DECIDED, MAX_REMEMBERED_FATES};
 use crate::log_time::{Clock, LeaderClock, LogTime};
@@ -41,6 +40,8 @@ pub(crate) struct Node {
     pub(crate) id: NodeId,
     pub(crate) cluster: ClusterId,
     pub(crate) group: GroupId,
+    /// The newest machine version that this program knows.
+    pub(crate) known_version: MachineVersion,
     pub(crate) io: Arc<dyn Io>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) workers: Workers,
@@ -133,6 +134,7 @@ pub(crate) struct Core {
     pub(crate) proposer: Proposer,
     /// Log time: that of the last entry, also of one that was cut off the log or came with a snapshot.
     pub(crate) time: LogTime,
+    /// What the last entry that was dispatched needed.
     pub(crate) machine_version: MachineVersion,
     /// The clock of a leader.
     pub(crate) leader_clock: Option<LeaderClock>,
@@ -164,6 +166,7 @@ impl Core {
         self.dispatch = Dispatch::default();
         self.watermarks.installed(durable.covered, |partition| rolled.contains(&partition));
         self.time = self.time.max(durable.time);
+        self.machine_version = MachineVersion::FIRST;
         self.forget_flights();
     }
 
@@ -216,6 +219,7 @@ impl Node {
             id: config.node,
             cluster,
             group: config.group,
+            known_version: config.known_version,
             io: config.io.clone(),
             clock: config.clock.clone(),
             workers,

@@ -12,6 +12,8 @@
 //! Invariants
 //! - What is proposed is registered before, and taken out on every exit.
 //! - A change of the catalog is proposed when nothing else is in flight, so that every partition takes it or none.
+//! - NUM-3: the machine version never falls along the log. It is raised when nothing is in flight, and nothing is proposed until that is
+//!   decided.
 //!
 //! Must not know: what a command means, how an order is agreed on.
 
@@ -24,14 +26,14 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use gapless_consensus::{Leadership, Refusal, Term};
 use gapless_partition::{Command, Definition};
-use gapless_types::{LogIndex, NamespaceId, PartitionId};
+use gapless_types::{LogIndex, MachineVersion, NamespaceId, PartitionId};
 use tokio::sync::{mpsc, oneshot};
 
 use self::waiting::Waiting;
 use crate::acks::{self, AckPlace};
 use crate::admission::Permit;
 use crate::catalog::CatalogCommand;
-use crate::entry::{EntryEncoder, EntryRecord, MachineVersion, PartitionCommand};
+use crate::entry::{EntryEncoder, EntryRecord, PartitionCommand};
 use crate::log_time::LeaderClock;
 use crate::node::Node;
 use crate::offsets::{BatchId, Fate, NotNow};
@@ -68,6 +70,8 @@ pub(crate) enum CatalogRefused {
 pub(crate) enum Request {
     Write(Submission),
     Domain(Asking),
+    /// Raise the machine version, if that may be done.
+    Raise,
     Catalog(CatalogRequest, oneshot::Sender<Result<(LogIndex, Option<NamespaceId>), CatalogRefused>>),
 }
 
@@ -93,6 +97,7 @@ pub(crate) async fn run(node: Arc<Node>, mut requests: mpsc::Receiver<Request>) 
     // Not in one statement: while somebody who is to be told waits for the lock, whoever leads would wait for him.
     let now = leadership.borrow_and_update().clone();
     task.lead_or_follow(&now);
+    task.propose();
     loop {
         let mut came = false;
         tokio::select! {
@@ -146,6 +151,8 @@ struct Proposing {
     leading: Option<Term>,
     /// Requests of domains in this term so far.
     numbered: u64,
+    /// What raises the machine version, until its fate is known: what follows is stamped with what is in force then.
+    raising: Option<BatchId>,
     /// Nothing can be proposed before something resolves.
     is_blocked: bool,
     /// What waits is proposed when more has come, or something resolves.
@@ -160,6 +167,7 @@ impl Proposing {
             tickets: FuturesUnordered::new(),
             leading: None,
             numbered: 0,
+            raising: None,
             is_blocked: false,
             is_gathering: false,
         }
@@ -181,7 +189,7 @@ impl Proposing {
     }
 
     fn follow(&mut self) {
-        self.leading = None;
+        (self.leading, self.raising) = (None, None);
         self.node.leads.send_replace(false);
         {
             let mut core = self.node.core();
@@ -216,12 +224,14 @@ impl Proposing {
             time
         };
         self.node.recall.lead();
-        let mut entry = EntryEncoder::new(self.node.group, MachineVersion::NEWEST, time);
+        let mut entry = EntryEncoder::new(self.node.group, self.in_force(), time);
         entry.push(&EntryRecord::Term).expect("a term fits an entry of its own");
         // Nobody waits for it: it says that the time of this leader begins.
         drop(self.node.replicator().propose(entry.finish()));
         self.leading = Some(term);
         self.numbered = 0;
+        // Whoever is alone waits for nobody's report.
+        self.waiting.push_back(Request::Raise);
         self.node.leads.send_replace(true);
     }
 
@@ -232,12 +242,18 @@ impl Proposing {
             self.follow();
             return;
         }
+        self.raising = self.raising.filter(|batch| self.node.core().proposer.is_in_flight(*batch));
+        if self.raising.is_some() {
+            self.is_blocked = true;
+            return;
+        }
         while let Some(request) = self.waiting.front() {
             let proposed = match request {
                 Request::Write(_) | Request::Domain(_) => self.propose_records(),
                 Request::Catalog(..) => self.propose_catalog_change(),
+                Request::Raise => self.propose_raise(),
             };
-            if !proposed {
+            if !proposed || self.raising.is_some() {
                 self.is_blocked = !self.is_gathering;
                 return;
             }
@@ -248,7 +264,7 @@ impl Proposing {
     fn propose_records(&mut self) -> bool {
         let partition = |request: &Request| match request {
             Request::Write(submission) => Some(submission.partition),
-            Request::Domain(_) | Request::Catalog(..) => None,
+            Request::Domain(_) | Request::Catalog(..) | Request::Raise => None,
         };
         // Asked first: as long as it is so, every write that comes gets here.
         let (entries, records) = {
@@ -304,7 +320,7 @@ impl Proposing {
                     entry.push(&record).expect("it was counted as fitting");
                     asked.push((id, who));
                 }
-                Request::Catalog(..) => unreachable!("it was not counted as fitting"),
+                Request::Catalog(..) | Request::Raise => unreachable!("it was not counted as fitting"),
             }
         }
         self.node.acks.register(places.iter().copied().zip(writes));
@@ -360,9 +376,41 @@ impl Proposing {
         true
     }
 
+    /// Proposes the entry that raises the machine version, if it may be raised; whether that could be done now.
+    fn propose_raise(&mut self) -> bool {
+        let Some(version) = self.node.may_raise_to() else {
+            self.waiting.pop_front();
+            return true;
+        };
+        if self.node.core().proposer.in_flight() > 0 || !self.tickets.is_empty() {
+            return false;
+        }
+        let reserved = {
+            let mut guard = self.node.core();
+            let core = &mut *guard;
+            core.proposer.reserve(&core.dispatch, [])
+        };
+        let Ok(batch) = reserved else { return false };
+        self.waiting.pop_front();
+        let mut entry = self.entry_of(version);
+        entry.push(&EntryRecord::Raise).expect("a raise fits an entry of its own");
+        self.raising = Some(batch.id);
+        self.hand_over(batch.id, entry.finish(), (Vec::new(), Vec::new()), None);
+        true
+    }
+
+    /// The machine version that entries are stamped with: everything before them was dispatched, or is stamped with the same.
+    fn in_force(&self) -> MachineVersion {
+        self.node.catalog.borrow().machine_version()
+    }
+
     fn new_entry(&self) -> EntryEncoder {
+        self.entry_of(self.in_force())
+    }
+
+    fn entry_of(&self, version: MachineVersion) -> EntryEncoder {
         let time = self.node.core().leader_clock.as_mut().expect("only a leader proposes").stamp();
-        EntryEncoder::new(self.node.group, MachineVersion::NEWEST, time)
+        EntryEncoder::new(self.node.group, version, time)
     }
 
     fn hand_over(

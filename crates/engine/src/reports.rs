@@ -13,13 +13,14 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use gapless_consensus::{Leader, Members, NodeId};
-use gapless_types::{LogIndex, PartitionId, PartitionOffset};
+use gapless_types::{LogIndex, MachineVersion, PartitionId, PartitionOffset};
 
 use crate::acknowledgements::{Acknowledgements, Quorum, Rule};
 use crate::admission::Backlog;
 use crate::limits::MAX_PACE_SAMPLES;
 use crate::log_time::VoterClocks;
 use crate::node::{Core, Node};
+use crate::proposing::Request;
 use crate::watermarks::Reach;
 use stepping_back::SteppingBack;
 
@@ -30,6 +31,8 @@ pub struct Report {
     pub from: NodeId,
     /// Its clock: time since 1970.
     pub wall: Duration,
+    /// The newest machine version that its program knows; [`MachineVersion::FIRST`] for one that does not tell.
+    pub known_version: MachineVersion,
     /// The replicated log is on stable storage there up to here.
     pub durable: Option<LogIndex>,
     /// The last outcome of every partition there.
@@ -62,6 +65,8 @@ pub(crate) struct Others {
     tracker: Acknowledgements,
     clocks: VoterClocks,
     durable: BTreeMap<NodeId, LogIndex>,
+    /// The newest machine version that each of them knows, as it has told last.
+    known_versions: BTreeMap<NodeId, MachineVersion>,
     /// The last outcomes that each of them has told of.
     applied: BTreeMap<NodeId, BTreeMap<PartitionId, PartitionOffset>>,
 }
@@ -77,6 +82,7 @@ impl Others {
             voters,
             tracker: Acknowledgements::default(),
             durable: BTreeMap::new(),
+            known_versions: BTreeMap::new(),
             applied: BTreeMap::new(),
         }
     }
@@ -87,6 +93,7 @@ impl Others {
         self.voters = members.all_voters().into_iter().collect();
         self.clocks.set_voters(self.voters.iter().copied());
         self.durable.retain(|node, _| members.addresses.contains_key(node));
+        self.known_versions.retain(|node, _| members.addresses.contains_key(node));
         self.applied.retain(|node, _| self.voters.contains(node));
     }
 
@@ -121,6 +128,10 @@ impl Others {
             let known = self.durable.entry(report.from).or_insert(durable);
             *known = durable.max(*known);
         }
+        // As it is told: whoever was restarted with an older program knows less.
+        if self.members.contains(&report.from) {
+            self.known_versions.insert(report.from, report.known_version);
+        }
         for (partition, reach) in &report.partitions {
             // One that is ahead, or of a partition that is gone, says nothing that counts.
             let _ = self.tracker.acknowledge_through(*partition, reach.offset, reach.index, report.from);
@@ -135,6 +146,16 @@ impl Others {
     /// The lowest entry that is not on enough nodes, or not applied here.
     pub(crate) fn min_required(&self) -> LogIndex {
         self.tracker.marks(LogIndex::FIRST).min_required
+    }
+
+    /// The newest machine version that this node knows, which is `own`, and then each of the other members; none for one that has told
+    /// nothing.
+    pub(crate) fn known_versions(
+        &self,
+        own: MachineVersion,
+    ) -> impl Iterator<Item = Option<MachineVersion>> + use<'_> {
+        let others = self.members.iter().filter(|node| **node != self.me);
+        std::iter::once(Some(own)).chain(others.map(|node| self.known_versions.get(node).copied()))
     }
 
     /// The first entry that each of the other members has not got, as far as it has told.
@@ -199,11 +220,20 @@ pub(crate) async fn run(node: Arc<Node>, peers: Arc<dyn Peers>, interval: Durati
         match leadership.leader {
             Some(_) if leadership.is_self => {
                 receive(&node, &report);
+                raise_if_all_know(&node);
                 stepping_back.look(&node).await;
             }
             Some(leader) => peers.report(leader, report).await,
             None => {}
         }
+    }
+}
+
+/// Has the machine version raised once every member has told that it knows a newer one.
+fn raise_if_all_know(node: &Node) {
+    if node.may_raise_to().is_some() {
+        // If there is no room now, there is at another look.
+        let _ = node.requests().try_send(Request::Raise);
     }
 }
 
@@ -283,7 +313,8 @@ fn report_of(node: &Node) -> Report {
     let partitions = core.watermarks.all().filter_map(|(id, _, marks)| Some((id, reach(&marks)?))).collect();
     drop(core);
     let durable = node.replicator().progress().borrow().durable;
-    Report { from: node.id, wall: node.clock.wall(), durable, partitions }
+    let (wall, known_version) = (node.clock.wall(), node.known_version);
+    Report { from: node.id, wall, known_version, durable, partitions }
 }
 
 /// Takes in what a node tells. Nobody but a leader keeps it.
@@ -297,6 +328,34 @@ pub(crate) fn receive(node: &Node, report: &Report) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_knows_what_it_told_last_and_strangers_do_not_count() {
+        let [me, voter, learner, stranger] = [1, 2, 3, 9].map(NodeId::new);
+        let mut members = Members::voting([me, voter].map(|node| (node, format!("node-{node}")))).unwrap();
+        members.addresses.insert(learner, "node-3".to_owned());
+        let mut others = Others::new(me, &members);
+        let own = MachineVersion(7);
+        let known = |others: &Others| {
+            others.known_versions(own).map(|known| known.map_or(0, |known| known.0)).collect::<Vec<_>>()
+        };
+        let tell = |others: &mut Others, from, version| {
+            let (wall, known_version) = (Duration::ZERO, MachineVersion(version));
+            let report = Report { from, wall, known_version, durable: None, partitions: Vec::new() };
+            others.take_in(&report, Duration::ZERO);
+        };
+        assert_eq!(known(&others), [7, 0, 0], "nobody else has told");
+        for (from, version) in [(voter, 3), (learner, 2), (stranger, 1), (voter, 2)] {
+            tell(&mut others, from, version);
+        }
+        assert_eq!(known(&others), [7, 2, 2], "one went back to an older program");
+        members.addresses.remove(&learner);
+        others.set_members(&members);
+        assert_eq!(known(&others), [7, 2]);
+        members.addresses.insert(learner, "node-3".to_owned());
+        others.set_members(&members);
+        assert_eq!(known(&others), [7, 2, 0], "who comes again has told nothing");
+    }
 
     #[test]
     fn the_oldest_entry_that_is_not_dispatched_is_as_old_as_the_look_that_found_it() {

@@ -1,5 +1,7 @@
 //! What a node counts about itself.
 
+use gapless_types::MachineVersion;
+
 use crate::admission::Scope;
 use crate::counters::WriteStatistics;
 use crate::engine::Engine;
@@ -9,6 +11,10 @@ use crate::engine::Engine;
 pub struct Statistics {
     /// Consensus and the replicated log.
     pub consensus: gapless_consensus::Statistics,
+    /// The machine version in force here.
+    pub machine_version: MachineVersion,
+    /// The newest one that this program knows.
+    pub known_version: MachineVersion,
     /// What became of writes.
     pub writes: WriteStatistics,
     /// Writes that were proposed and have no outcome yet.
@@ -35,6 +41,8 @@ impl Engine {
         let budget = &node.partition_options.budget;
         Statistics {
             consensus: node.replicator().statistics(),
+            machine_version: node.catalog().machine_version(),
+            known_version: node.known_version,
             writes: node.counters.read(),
             in_flight: node.acks.len(),
             keys_in_flight: node.recall.in_flight(),

@@ -58,7 +58,7 @@ fn the_seeds_of_backups_and_questions_are_read() {
 
 #[test]
 fn the_seeds_of_catalogs_are_catalogs() {
-    for name in ["nothing", "garbage", "namespaces"] {
+    for name in ["nothing", "garbage", "namespaces", "raised"] {
         let path = format!("{}/../../fuzz/corpus/catalog/seed-{name}", env!("CARGO_MANIFEST_DIR"));
         let seed = std::fs::read(path).unwrap();
         assert_eq!(gapless_engine::fuzzing::catalog_again(&seed), Some(seed), "{name}");

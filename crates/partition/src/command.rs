@@ -6,7 +6,7 @@
 //!        2 definition
 //! ```
 
-use gapless_types::{IdempotencyKey, LogIndex, PartitionOffset};
+use gapless_types::{IdempotencyKey, LogIndex, MachineVersion, PartitionOffset};
 
 use crate::codec::{Malformed, Put, Take};
 use crate::definition::Definition;
@@ -25,6 +25,8 @@ pub struct Record<'a> {
     pub log_index: LogIndex,
     /// Log time in milliseconds: the leader's clock, which never goes back.
     pub time: u64,
+    /// What applies it: that of its entry, wherever it is read. A newer version branches on it; there is one so far.
+    pub machine_version: MachineVersion,
     /// An encoded [`Command`].
     pub command: &'a [u8],
 }

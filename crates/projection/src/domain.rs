@@ -29,7 +29,7 @@ mod time;
 mod window;
 
 use gapless_log::input::Malformed;
-use gapless_types::LogIndex;
+use gapless_types::{LogIndex, MachineVersion};
 
 use crate::answer::{Answer, Done};
 use crate::command::Command;
@@ -71,6 +71,22 @@ pub struct Place {
     pub index: LogIndex,
     /// Which of its records, from 0 on.
     pub position: u32,
+}
+
+/// How an input is applied, whenever and wherever it is: what its entry in the replicated log was stamped with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Time of the leader's clock, in milliseconds.
+    pub time: u64,
+    /// The machine version. A newer version branches on it; there is one so far.
+    pub machine_version: MachineVersion,
+}
+
+impl Stamp {
+    /// A time in the first machine version.
+    pub const fn first(time: u64) -> Self {
+        Self { time, machine_version: MachineVersion::FIRST }
+    }
 }
 
 /// What a domain consumes, in the order of places.
@@ -115,20 +131,20 @@ impl<F: Into<Fault>> From<F> for Trouble {
 }
 
 impl Domain {
-    /// Applies the next input, which has this place and this time of the leader's clock, in milliseconds.
+    /// Applies the next input, which has this place and this stamp.
     ///
     /// Inputs come in the order of their places. Those that were applied before the checkpoint may come again, and change nothing.
     ///
     /// # Errors
     /// If the store fails, which stops the domain: opened again, it goes on from its checkpoint.
-    pub fn apply(&mut self, place: Place, time: u64, input: Input<'_>) -> Result<Applied, Fault> {
+    pub fn apply(&mut self, place: Place, stamp: Stamp, input: Input<'_>) -> Result<Applied, Fault> {
         if let Some(fault) = &self.stopped {
             return Err(fault.clone());
         }
         if self.header.contains(place) {
             return Ok(Applied::Again);
         }
-        let applied = self.step(time, input).inspect_err(|fault| self.stopped = Some(fault.clone()))?;
+        let applied = self.step(stamp.time, input).inspect_err(|fault| self.stopped = Some(fault.clone()))?;
         self.header.place = Some(place);
         debug_assert!(
             self.header.counters.is_balanced(),

@@ -40,8 +40,8 @@ pub use answer::{Answer, CommitStatus, Done, Grant, Next};
 pub use command::{Command, Held};
 pub use counters::Counters;
 pub use domain::{
-    Applied, Blocking, Definition, Domain, Image, Input, Installing, OpenSlot, Place, Sight, Stage, Status,
-    read_domain,
+    Applied, Blocking, Definition, Domain, Image, Input, Installing, OpenSlot, Place, Sight, Stage, Stamp,
+    Status, read_domain,
 };
 pub use durations::{Durations, LeaseRule, lease_ms, size_milli};
 pub use effect::{Change, CommitDigest, Effect, Why};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use gapless_log::io::memory::MemoryIo;
 use gapless_projection::{
     Answer, Applied, Command, CommitStatus, Definition, Domain, Done, Event, Exploded, Grant, Held, Input,
-    Next, Payload, Place, Refusal, RowRead, RowWrite, RuleKind, Rules, Settings, row_from_json,
+    Next, Payload, Place, Refusal, RowRead, RowWrite, RuleKind, Rules, Settings, Stamp, row_from_json,
 };
 use gapless_store::{Budget, Options};
 use gapless_types::{LogIndex, PartitionOffset, WorkspaceId};
@@ -187,7 +187,8 @@ fn stored_rows_have_their_golden_bytes() {
     let mut index = 0;
     let mut apply = |input: Input<'_>| {
         index += 1;
-        domain.apply(Place { index: LogIndex::new(index), position: 2 }, 1000 + index, input).unwrap()
+        let place = Place { index: LogIndex::new(index), position: 2 };
+        domain.apply(place, Stamp::first(1000 + index), input).unwrap()
     };
     for (number, event_type) in (1..).zip(["Open", "Close", "Add", "Note", "Poison", "Open", "Open", "Open"])
     {

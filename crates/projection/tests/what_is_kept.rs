@@ -5,7 +5,7 @@
 mod harness;
 
 use gapless_projection::{
-    Applied, Audit, Command, CommitStatus, Done, Event, Input, Payload, Place, Refusal, Settings,
+    Applied, Audit, Command, CommitStatus, Done, Event, Input, Payload, Place, Refusal, Settings, Stamp,
 };
 use gapless_types::LogIndex;
 use harness::{Driver, WORKSPACE, applied, held, result, slots, write};
@@ -37,8 +37,9 @@ fn inputs_up_to_the_last_one_change_nothing_when_they_come_again() {
     let mut driver = Driver::with(settings());
     let tick = Command::Tick.to_bytes();
     let place = |index, position| Place { index: LogIndex::new(index), position };
-    let mut apply =
-        |index, position| driver.domain.apply(place(index, position), 0, Input::Command(&tick)).unwrap();
+    let mut apply = |index, position| {
+        driver.domain.apply(place(index, position), Stamp::first(0), Input::Command(&tick)).unwrap()
+    };
     assert_ne!(apply(5, 1), Applied::Again);
     assert_eq!(apply(5, 1), Applied::Again);
     assert_eq!(apply(5, 0), Applied::Again);
@@ -57,7 +58,7 @@ fn after_a_restart_a_domain_is_ahead_of_what_is_dispatched_again_and_can_be_chec
     let mut driver = Driver::with(settings());
     let tick = Command::Tick.to_bytes();
     let place = Place { index: LogIndex::new(5), position: 0 };
-    driver.domain.apply(place, 0, Input::Command(&tick)).unwrap();
+    driver.domain.apply(place, Stamp::first(0), Input::Command(&tick)).unwrap();
     driver.domain.passed(LogIndex::new(5));
     driver.domain.checkpoint(LogIndex::new(5)).unwrap();
     let mut driver = driver.reopen();

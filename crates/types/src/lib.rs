@@ -9,6 +9,7 @@ mod client;
 mod ids;
 pub mod limits;
 mod log;
+mod machine_version;
 #[doc(hidden)]
 pub mod mistakes;
 mod name;
@@ -21,6 +22,7 @@ pub use ids::{
     GroupId, NamespaceId, NodeId, PartitionId, PartitionIndex, SequenceId, Term, WorkspaceId, WorkspaceKind,
 };
 pub use log::{FrameNumber, Position, SegmentNumber};
+pub use machine_version::MachineVersion;
 pub use name::{Name, NameError};
 pub use number::OutOfRange;
 pub use positions::{ClientSequence, LogIndex, PartitionOffset, WorkspaceOffset};

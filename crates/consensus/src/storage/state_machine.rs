@@ -133,8 +133,12 @@ impl StateMachine {
         self.0.watermarks.dispatched(entry.id);
         // Under the lock, so that a snapshot marks exactly what was dispatched.
         let Entry { id: EntryId { term, index }, body } = entry;
-        self.0.machine.dispatch(Committed { index, term, body });
-        Ok(())
+        let dispatched = self.0.machine.dispatch(Committed { index, term, body });
+        dispatched.map_err(|fault| {
+            // Nothing comes behind an entry that was left out.
+            state.closed = true;
+            io::Error::other(fault)
+        })
     }
 }
 

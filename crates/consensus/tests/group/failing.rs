@@ -1,4 +1,5 @@
-//! A log that fails while nobody waits for it: the node stops by itself, rather than go on with another log than it believes to have.
+//! A log that fails while nobody waits for it: the node stops by itself, rather than go on with another log than it believes to have. So
+//! does one whose machine cannot act on an entry.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use gapless_log::io::faulty::{Crash, FaultyIo, OperationKind};
 use gapless_types::LogIndex;
 
 use crate::harness::{address, config, entry, eventually, id, identity, leads, open_alone};
-use crate::ledger::{Ledger, Survives};
+use crate::ledger::{BEYOND_IT, Ledger, Survives};
 
 async fn assert_stops(node: &Node) {
     eventually("the node stops", || node.leadership().borrow().stopped.is_some()).await;
@@ -86,5 +87,26 @@ async fn a_follower_whose_truncation_fails_stops_though_nothing_else_is_written(
         assert!(!disk.injected().is_empty() || node.progress().borrow().appended == Some(LogIndex::new(2)));
         assert_stops(&node).await;
         assert!(!disk.injected().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_stops_in_front_of_an_entry_that_its_machine_cannot_act_on_and_says_why() {
+    let (disk, survives) = (FaultyIo::new(3), Survives::default());
+    for is_again in [false, true] {
+        let ledger = Ledger::new(&survives);
+        let node = open_alone(Arc::new(disk.clone()), ledger.clone()).await.unwrap();
+        if !is_again {
+            leads(&node).await;
+            node.propose(entry(0)).await.unwrap();
+            let (beyond, behind) = (node.propose(Bytes::from_static(BEYOND_IT)), node.propose(entry(1)));
+            assert!(beyond.await.is_err() && behind.await.is_err(), "neither was dispatched");
+        }
+        eventually("the node stops", || node.leadership().borrow().stopped.is_some()).await;
+        let stopped = node.leadership().borrow().stopped.clone().unwrap();
+        assert!(stopped.reason.contains("beyond this ledger"), "{stopped}");
+        assert_eq!(ledger.proposals(), [entry(0)], "nothing behind it was dispatched");
+        node.kill().await;
+        disk.restart(Crash::LoseAll);
     }
 }

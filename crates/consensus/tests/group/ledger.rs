@@ -11,6 +11,9 @@ use gapless_types::LogIndex;
 /// An entry as the ledger keeps it: index, term, and what was proposed, if anything was.
 pub(crate) type Kept = (u64, u64, Option<Bytes>);
 
+/// An entry that no ledger can act on.
+pub(crate) const BEYOND_IT: &[u8] = b"beyond it";
+
 /// What survives a process: clones are the same disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Survives(Arc<Mutex<Vec<Kept>>>);
@@ -62,13 +65,17 @@ impl Ledger {
 }
 
 impl Machine for Ledger {
-    fn dispatch(&self, entry: Committed) {
+    fn dispatch(&self, entry: Committed) -> Result<(), MachineFault> {
         let mut entries = self.entries.lock().unwrap();
         if let Some((last, _, _)) = entries.last().filter(|_| !self.gaps_allowed) {
             assert_eq!(entry.index.get(), last + 1, "NUM-1: entries are dispatched densely");
         }
         let proposed = if let CommittedBody::Entry(bytes) = entry.body { Some(bytes) } else { None };
+        if proposed.as_deref() == Some(BEYOND_IT) {
+            return Err(MachineFault::new("it is beyond this ledger"));
+        }
         entries.push((entry.index.get(), entry.term.get(), proposed));
+        Ok(())
     }
 
     fn resume_after(&self) -> Option<LogIndex> {

@@ -1,13 +1,17 @@
 //! The catalog on disk: one small file that is replaced whole.
 //!
 //! ```text
-//!  0  8  magic "GAPLCAT5"              20  8  everything up to this entry is in checkpoints; 2^64 - 1 for nothing
+//!  0  8  magic "GAPLCAT6"              20  8  everything up to this entry is in checkpoints; 2^64 - 1 for nothing
 //!  8  4  CRC-32C of all behind it      28  8  log time: not earlier than that of any entry up to there
 //! 12  8  snapshots installed           36 16  id of the cluster; 0 for none
 //!                                      52 ..  catalog: next namespace (4), entry (8), namespaces, garbage;
 //!                                              what domains need; ends of partition logs;
-//!                                              places of partitions; places of domains
+//!                                              places of partitions; places of domains;
+//!                                              entries that raised the machine version
 //! ```
+//!
+//! One whose log has never raised the machine version is written in the form before, "GAPLCAT5": the same without the last part. So a
+//! node can go back to the program before until then.
 //!
 //! Invariants
 //! - After a crash there is the old one or the new one.
@@ -25,14 +29,18 @@ use gapless_consensus::ClusterId;
 use gapless_log::io::{Io, OpenMode, read_exact_at, write_all_at};
 use gapless_partition::Schema;
 use gapless_projection::Plan;
-use gapless_types::{LogIndex, Name, NamespaceId, PartitionId, PartitionIndex, PartitionOffset};
+use gapless_types::{
+    LogIndex, MachineVersion, Name, NamespaceId, PartitionId, PartitionIndex, PartitionOffset,
+};
 use thiserror::Error;
 
 use super::{Catalog, Namespace, Places, Projection};
 use crate::log_time::LogTime;
 use crate::retention::Domain;
 
-const MAGIC: &[u8; 8] = b"GAPLCAT5";
+const MAGIC: &[u8; 8] = b"GAPLCAT6";
+/// The form before: nothing was raised yet.
+const MAGIC_UNRAISED: &[u8; 8] = b"GAPLCAT5";
 const NAME: &str = "catalog";
 const TEMPORARY: &str = "catalog.new";
 const PARTITIONS: &str = "partitions";
@@ -196,7 +204,15 @@ pub(crate) fn encode(stored: &Stored) -> Vec<u8> {
         put_domain(&mut content, domain);
         content.extend_from_slice(&number.to_le_bytes());
     }
-    let mut bytes = MAGIC.to_vec();
+    let magic = if catalog.raises.is_empty() { MAGIC_UNRAISED } else { MAGIC };
+    if !catalog.raises.is_empty() {
+        put_count(&mut content, catalog.raises.len());
+        for (index, version) in &catalog.raises {
+            content.extend_from_slice(&index.get().to_le_bytes());
+            content.extend_from_slice(&version.0.to_le_bytes());
+        }
+    }
+    let mut bytes = magic.to_vec();
     bytes.extend_from_slice(&crc32c::crc32c(&content).to_le_bytes());
     bytes.extend_from_slice(&content);
     bytes
@@ -223,12 +239,16 @@ fn put_name(bytes: &mut Vec<u8>, name: &Name) {
 }
 
 pub(crate) fn decode(bytes: &[u8]) -> Result<Stored, &'static str> {
-    let content = bytes.strip_prefix(MAGIC).ok_or("it is no catalog of this format")?;
+    let (content, has_raises) = match (bytes.strip_prefix(MAGIC), bytes.strip_prefix(MAGIC_UNRAISED)) {
+        (Some(content), _) => (content, true),
+        (None, Some(content)) => (content, false),
+        (None, None) => return Err("it is no catalog of this format"),
+    };
     let (sum, content) = content.split_first_chunk().ok_or(TOO_SHORT)?;
     if u32::from_le_bytes(*sum) != crc32c::crc32c(content) {
         return Err("its checksum does not match");
     }
-    decode_content(content).map_err(|Malformed(what)| what)
+    decode_content(content, has_raises).map_err(|Malformed(what)| what)
 }
 
 const TOO_SHORT: &str = "it ends too early";
@@ -241,7 +261,7 @@ impl From<TryGetError> for Malformed {
     }
 }
 
-fn decode_content(mut content: &[u8]) -> Result<Stored, Malformed> {
+fn decode_content(mut content: &[u8], has_raises: bool) -> Result<Stored, Malformed> {
     let installs = content.try_get_u64_le()?;
     let covered = index_of(content.try_get_u64_le()?);
     let time =
@@ -300,10 +320,31 @@ fn decode_content(mut content: &[u8]) -> Result<Stored, Malformed> {
         let domain = take_domain(&mut content)?;
         places.domains.insert(domain, content.try_get_u64_le()?);
     }
+    if has_raises {
+        catalog.raises = take_raises(&mut content)?;
+    }
     if content.has_remaining() {
         return Err(Malformed("it goes on behind its end"));
     }
     Ok(Stored { catalog, covered, time, cluster, domains, ends, places })
+}
+
+/// At least one, and both entries and versions ascend.
+fn take_raises(content: &mut &[u8]) -> Result<BTreeMap<LogIndex, MachineVersion>, Malformed> {
+    const MALFORMED: Malformed = Malformed("machine versions do not ascend");
+    let mut raises: BTreeMap<LogIndex, MachineVersion> = BTreeMap::new();
+    for _ in 0..content.try_get_u32_le()? {
+        let (index, version) =
+            (LogIndex::new(content.try_get_u64_le()?), MachineVersion(content.try_get_u32_le()?));
+        let (last, in_force) = raises
+            .last_key_value()
+            .map_or((None, MachineVersion::FIRST), |(last, version)| (Some(*last), *version));
+        if Some(index) <= last || version <= in_force {
+            return Err(MALFORMED);
+        }
+        raises.insert(index, version);
+    }
+    if raises.is_empty() { Err(MALFORMED) } else { Ok(raises) }
 }
 
 fn take_domain(content: &mut &[u8]) -> Result<Domain, Malformed> {

@@ -151,3 +151,55 @@ fn the_file_holds_what_was_written_and_every_flipped_bit_is_found() {
         assert!(decode_catalog(&bytes[..length]).is_err(), "{length} bytes");
     }
 }
+
+#[test]
+fn the_machine_version_rises_and_every_entry_keeps_its_own() {
+    let mut catalog = Catalog::default();
+    assert_eq!(catalog.machine_version(), MachineVersion::FIRST);
+    let (index, version) = (LogIndex::new, MachineVersion);
+    assert_eq!(catalog.raise(version(1), index(3)), Change::Nothing);
+    assert_eq!(catalog.raise(version(2), index(5)), Change::Altered);
+    assert_eq!(catalog.raise(version(2), index(6)), Change::Nothing);
+    assert_eq!(catalog.raise(version(4), index(9)), Change::Altered);
+    assert_eq!(catalog.raise(version(3), index(10)), Change::Nothing, "it never falls");
+    assert_eq!(catalog.machine_version(), version(4));
+    let at = [0, 4, 5, 8, 9, 99].map(|at| catalog.machine_version_at(index(at)).0);
+    assert_eq!(at, [1, 1, 2, 2, 4, 4]);
+}
+
+#[test]
+fn the_file_says_what_was_raised_and_where() {
+    let mut stored = StoredCatalog::default();
+    let unraised = encode_catalog(&stored);
+    assert!(unraised.starts_with(b"GAPLCAT5"), "the form before, as long as nothing was raised");
+    stored.catalog.raise(MachineVersion(2), LogIndex::new(5));
+    stored.catalog.raise(MachineVersion(7), LogIndex::new(9));
+    let bytes = encode_catalog(&stored);
+    assert_eq!(decode_catalog(&bytes), Ok(stored));
+    assert!(bytes.starts_with(b"GAPLCAT6"));
+    let raises = [
+        [2, 0, 0, 0].to_vec(),
+        [5, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0].to_vec(),
+        vec![9, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0],
+    ];
+    assert_eq!(bytes[12..], [&unraised[12..], &raises.concat()].concat());
+    let sealed = |mut bytes: Vec<u8>| {
+        let sum = crc32c::crc32c(&bytes[12..]);
+        bytes[8..12].copy_from_slice(&sum.to_le_bytes());
+        decode_catalog(&bytes)
+    };
+    let end = bytes.len();
+    let with = |at: usize, byte: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at] = byte;
+        sealed(bytes)
+    };
+    for (at, byte, what) in
+        [(end - 12, 5, "the same entry"), (end - 4, 2, "the same version"), (end - 16, 1, "the first")]
+    {
+        assert_eq!(with(at, byte), Err("machine versions do not ascend"), "{what}");
+    }
+    let mut none = [b"GAPLCAT6", &unraised[8..]].concat();
+    none.extend_from_slice(&[0; 4]);
+    assert_eq!(sealed(none), Err("machine versions do not ascend"), "none: there is another form for that");
+}

@@ -1,13 +1,12 @@
 //! Reading an entry. Takes any bytes and never panics; payloads are slices of what is read.
 
 use bytes::{Buf, Bytes, TryGetError};
-use gapless_types::{GroupId, NamespaceId, PartitionId, PartitionIndex, PartitionOffset};
+use gapless_types::{GroupId, MachineVersion, NamespaceId, PartitionId, PartitionIndex, PartitionOffset};
 
 use super::encode::{CHECKSUM, FIRST_PARTITION, checksum};
 use super::{
     CONTROL, DEFINITION, DOMAIN_COMMAND, Entry, EntryError, EntryRecord, HEADER_BYTES, MAX_ENTRY_BYTES,
-    MAX_ENTRY_RECORDS, MachineVersion, PartitionCommand, RECORD_HEADER_BYTES, SAME_PAYLOAD, TERM, VERSION,
-    WRITE,
+    MAX_ENTRY_RECORDS, PartitionCommand, RAISE, RECORD_HEADER_BYTES, SAME_PAYLOAD, TERM, VERSION, WRITE,
 };
 use crate::keyed::KeyedMap;
 use crate::log_time::LogTime;
@@ -38,18 +37,36 @@ impl Entry {
     /// # Errors
     /// If the bytes are no entry.
     pub fn decode(bytes: &Bytes) -> Result<Self, EntryError> {
-        Self::check(bytes)?;
+        Head::decode(bytes)?.with_records()
+    }
+}
+
+/// What an entry begins with, and the rest of it. Every version of the machine begins its entries like this.
+pub(super) struct Head {
+    pub(super) group: GroupId,
+    pub(super) machine_version: MachineVersion,
+    take: Take,
+}
+
+impl Head {
+    pub(super) fn decode(bytes: &Bytes) -> Result<Self, EntryError> {
+        Entry::check(bytes)?;
         let mut take = Take { length: bytes.len(), rest: bytes.clone() };
         take.rest.advance(1);
         take.zeros(3)?;
         take.rest.advance(CHECKSUM.len());
         let group = GroupId::new(take.u32("group")?);
         let machine_version = MachineVersion(take.u32("machine version")?);
+        Ok(Self { group, machine_version, take })
+    }
+
+    pub(super) fn with_records(self) -> Result<Entry, EntryError> {
+        let Self { group, machine_version, mut take } = self;
         let malformed_time = take.malformed("log time");
         let time = LogTime::from_millis(take.u64("log time")?).ok_or(malformed_time)?;
         let malformed_count = take.malformed("count of records");
         let count = take.u32("count of records")? as usize;
-        let fits = (bytes.len() - HEADER_BYTES) / RECORD_HEADER_BYTES;
+        let fits = (take.length - HEADER_BYTES) / RECORD_HEADER_BYTES;
         if count == 0 || count > MAX_ENTRY_RECORDS || count > fits {
             return Err(malformed_count);
         }
@@ -57,7 +74,7 @@ impl Entry {
         if take.rest.has_remaining() {
             return Err(take.malformed("end of the entry"));
         }
-        Ok(Self { group, machine_version, time, records })
+        Ok(Entry { group, machine_version, time, records })
     }
 }
 
@@ -122,8 +139,11 @@ impl Take {
                         return Err(malformed);
                     }
                 }
-                EntryRecord::Term if count > 1 => return Err(malformed),
-                EntryRecord::Term | EntryRecord::DomainCommand { .. } | EntryRecord::Control(_) => {}
+                alone if alone.stands_alone() && count > 1 => return Err(malformed),
+                EntryRecord::Term
+                | EntryRecord::Raise
+                | EntryRecord::DomainCommand { .. }
+                | EntryRecord::Control(_) => {}
             }
             records.push(record);
         }
@@ -143,6 +163,7 @@ impl Take {
                 Ok(EntryRecord::Definition(PartitionCommand { partition, expected, command: payload }))
             }
             (TERM, None) if partition == FIRST_PARTITION && payload.is_empty() => Ok(EntryRecord::Term),
+            (RAISE, None) if partition == FIRST_PARTITION && payload.is_empty() => Ok(EntryRecord::Raise),
             (CONTROL, None) if partition == FIRST_PARTITION => Ok(EntryRecord::Control(payload)),
             (DOMAIN_COMMAND, None) => Ok(EntryRecord::DomainCommand { partition, command: payload }),
             _ => Err(malformed),

@@ -1,12 +1,12 @@
 //! Writing an entry: records are appended to the bytes that are proposed, and nothing is copied after that.
 
 use bytes::{BufMut, Bytes};
-use gapless_types::{GroupId, NamespaceId, PartitionId, PartitionIndex, PartitionOffset};
+use gapless_types::{GroupId, MachineVersion, NamespaceId, PartitionId, PartitionIndex, PartitionOffset};
 
 use super::{
     CONTROL, DEFINITION, DOMAIN_COMMAND, Entry, EntryRecord, HEADER_BYTES, MAX_ENTRY_BYTES,
-    MAX_ENTRY_RECORDS, MachineVersion, PartitionCommand, PushError, RECORD_HEADER_BYTES, SAME_PAYLOAD, TERM,
-    VERSION, WRITE,
+    MAX_ENTRY_RECORDS, PartitionCommand, PushError, RAISE, RECORD_HEADER_BYTES, SAME_PAYLOAD, TERM, VERSION,
+    WRITE,
 };
 use crate::keyed::KeyedMap;
 use crate::log_time::LogTime;
@@ -19,7 +19,8 @@ pub(super) const CHECKSUM: std::ops::Range<usize> = 4..8;
 pub struct EntryEncoder {
     bytes: Vec<u8>,
     records: u32,
-    has_term: bool,
+    /// Its record stands alone.
+    is_alone: bool,
     /// The last offset of every partition in this entry.
     last: KeyedMap<PartitionId, PartitionOffset>,
     /// Where the payload of the record before lies, if that was a definition: what comes next may be the same.
@@ -39,7 +40,7 @@ impl EntryEncoder {
         bytes.put_u64_le(time.as_millis());
         bytes.put_u32_le(0); // the count of records
         debug_assert_eq!(bytes.len(), HEADER_BYTES);
-        Self { bytes, records: 0, has_term: false, last: KeyedMap::default(), definition: None }
+        Self { bytes, records: 0, is_alone: false, last: KeyedMap::default(), definition: None }
     }
 
     /// How many records it has.
@@ -59,17 +60,14 @@ impl EntryEncoder {
     /// # Errors
     /// If the record does not fit, or does not belong here. The entry is as it was.
     pub fn push(&mut self, record: &EntryRecord) -> Result<(), PushError> {
-        if self.has_term || (matches!(record, EntryRecord::Term) && self.records > 0) {
-            return Err(PushError::TermNotAlone);
+        if self.is_alone || (record.stands_alone() && self.records > 0) {
+            return Err(PushError::NotAlone);
         }
         match record {
             EntryRecord::Write(command) => self.push_command(WRITE, command),
             EntryRecord::Definition(command) => self.push_command(DEFINITION, command),
-            EntryRecord::Term => {
-                self.append(TERM, FIRST_PARTITION, None, &[])?;
-                self.has_term = true;
-                Ok(())
-            }
+            EntryRecord::Term => self.append_alone(TERM),
+            EntryRecord::Raise => self.append_alone(RAISE),
             EntryRecord::DomainCommand { partition, command } => {
                 self.append(DOMAIN_COMMAND, *partition, None, command)
             }
@@ -99,6 +97,12 @@ impl EntryEncoder {
         }
         self.append(kind, *partition, Some(*expected), command)?;
         self.last.insert(*partition, *expected);
+        Ok(())
+    }
+
+    fn append_alone(&mut self, kind: u8) -> Result<(), PushError> {
+        self.append(kind, FIRST_PARTITION, None, &[])?;
+        self.is_alone = true;
         Ok(())
     }
 

@@ -48,7 +48,9 @@ fn sealed(mut bytes: Vec<u8>) -> Bytes {
 fn golden_bytes() {
     let document = include_str!("../../../../docs/format.md");
     let section = document.split("# The replicated log").nth(1).unwrap();
-    for (title, entry) in [("A batch, with", example()), ("\nA term:\n", entry(vec![EntryRecord::Term]))] {
+    let raise = Entry { machine_version: MachineVersion(2), ..entry(vec![EntryRecord::Raise]) };
+    let term = entry(vec![EntryRecord::Term]);
+    for (title, entry) in [("A batch, with", example()), ("\nA term:\n", term), ("\nA raise:\n", raise)] {
         let drawing = section.split(title).nth(1).unwrap().split("```").nth(1).unwrap();
         let mut bytes = Vec::new();
         for line in drawing.lines().skip(1).filter(|line| !line.trim().is_empty()) {
@@ -180,16 +182,22 @@ fn what_there_is_room_for_fits() {
 }
 
 #[test]
-fn offsets_of_a_partition_ascend_by_one_and_a_term_stands_alone() {
+fn offsets_of_a_partition_ascend_by_one_and_a_term_or_a_raise_stands_alone() {
     let first = EntryRecord::Write(command(partition(1, 0), 5, b"a"));
     for (given, fits) in [(4, false), (5, false), (6, true), (7, false)] {
         let records = vec![first.clone(), EntryRecord::Write(command(partition(1, 0), given, b"b"))];
         assert_eq!(entry(records).encode().is_ok(), fits, "{given}");
     }
     let term_and = |other: Vec<EntryRecord>| entry(other).encode();
-    assert_eq!(term_and(vec![EntryRecord::Term, first.clone()]), Err(PushError::TermNotAlone));
-    assert_eq!(term_and(vec![first, EntryRecord::Term]), Err(PushError::TermNotAlone));
-    assert_eq!(term_and(vec![EntryRecord::Term, EntryRecord::Term]), Err(PushError::TermNotAlone));
+    assert_eq!(term_and(vec![EntryRecord::Term, first.clone()]), Err(PushError::NotAlone));
+    assert_eq!(term_and(vec![first, EntryRecord::Term]), Err(PushError::NotAlone));
+    assert_eq!(term_and(vec![EntryRecord::Term, EntryRecord::Term]), Err(PushError::NotAlone));
+    assert_eq!(term_and(vec![EntryRecord::Raise, EntryRecord::Term]), Err(PushError::NotAlone));
+    // Two of them by their bytes.
+    let alone = entry(vec![EntryRecord::Raise]).encode().unwrap();
+    let mut twice = [&alone[..], &alone[HEADER_BYTES..]].concat();
+    twice[HEADER_BYTES - 4] = 2;
+    assert!(matches!(Entry::decode(&sealed(twice)), Err(EntryError::Malformed { what: "record", .. })));
 }
 
 #[test]
@@ -272,19 +280,39 @@ proptest! {
     }
 }
 
-#[test]
-fn an_entry_of_another_group_is_passed_over_by_everybody() {
-    let bytes = entry(vec![EntryRecord::Term]).encode().unwrap();
-    let own = Entry::decode(&bytes).unwrap();
-    let (group, other) = (own.group, GroupId::new(own.group.get() + 1));
-    assert_eq!(Entry::of_group(group, &bytes), Ok(own));
-    assert_eq!(Entry::of_group(other, &bytes), Err(EntryError::Group { found: group }));
+/// Takes an entry apart as a program that knows the versions up to this one.
+fn taken(known: u32, entry: &Entry) -> Result<Entry, NotApplied> {
+    Entry::of_group(GroupId::new(3), MachineVersion(known), &entry.encode().unwrap())
 }
 
 #[test]
-#[should_panic(expected = "NUM-3: an entry needs machine version")]
-fn whoever_is_too_old_for_an_entry_stops() {
-    let newer = MachineVersion(MachineVersion::NEWEST.0 + 1);
-    let entry = Entry { machine_version: newer, ..entry(vec![EntryRecord::Term]) };
-    let _ = Entry::of_group(entry.group, &entry.encode().unwrap());
+fn an_entry_of_another_group_is_passed_over_by_everybody() {
+    let own = entry(vec![EntryRecord::Term]);
+    assert_eq!(taken(1, &own), Ok(own.clone()));
+    let group = GroupId::new(4);
+    let passed_over = Err(NotApplied::PassedOver(EntryError::Group { found: group }));
+    let other = Entry { group, ..own };
+    assert_eq!(taken(1, &other), passed_over);
+    // Also one that would be too new.
+    assert_eq!(taken(1, &Entry { machine_version: MachineVersion(2), ..other }), passed_over);
+}
+
+#[test]
+fn whoever_is_too_old_for_an_entry_is_told_both_versions() {
+    let newer = Entry { machine_version: MachineVersion(3), ..entry(vec![EntryRecord::Raise]) };
+    assert_eq!(taken(3, &newer), Ok(newer.clone()));
+    let error = taken(2, &newer).unwrap_err();
+    assert!(matches!(error, NotApplied::TooNew(_)));
+    assert_eq!(error.to_string(), "machine version 3 is needed, and this program knows those up to 2");
+}
+
+#[test]
+fn an_entry_with_records_that_only_a_newer_machine_has_is_not_passed_over() {
+    let newer = Entry { machine_version: MachineVersion(2), ..entry(vec![EntryRecord::Raise]) };
+    let mut bytes = newer.encode().unwrap().to_vec();
+    bytes[HEADER_BYTES] = 99;
+    let bytes = sealed(bytes);
+    let of_group = |known| Entry::of_group(newer.group, MachineVersion(known), &bytes);
+    assert!(matches!(of_group(1), Err(NotApplied::TooNew(_))));
+    assert!(matches!(of_group(2), Err(NotApplied::PassedOver(_))), "nobody has such a record");
 }

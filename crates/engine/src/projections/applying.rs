@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gapless_partition::{Direction, StoredOutcome, View, Write};
-use gapless_projection::{Applied, Command, Domain, Done, Event, Fault, Input, Place, Plan, Scope};
+use gapless_projection::{Applied, Command, Domain, Done, Event, Fault, Input, Place, Plan, Scope, Stamp};
 use gapless_types::{LogIndex, PartitionId, PartitionOffset, WorkspaceId};
 
 use super::answers::Told;
@@ -147,22 +147,23 @@ fn apply_input(
     outcomes: &mut BTreeMap<PartitionId, Outcomes>,
     told: &mut AllTold,
 ) -> Result<(), End> {
-    let (place, time) = (Place { index: feed.index, position: input.position }, feed.time.as_millis());
+    let place = Place { index: feed.index, position: input.position };
+    let stamp = Stamp { time: feed.time.as_millis(), machine_version: feed.machine_version };
     match &input.what {
         Fed::Outcome { partition, offset } => {
             let outcomes = outcomes.get_mut(partition).expect("it was prepared for all of them");
             match outcomes.of_entry(*offset, feed.index)? {
-                Some(outcome) => route(slot, domain, place, outcome),
+                Some(outcome) => route(node, slot, domain, place, outcome),
                 None => Ok(()),
             }
         }
         Fed::Leader => {
             let bytes = Command::LeaderChange.to_bytes();
-            domain.apply(place, time, Input::Command(&bytes)).map(|_| ()).map_err(|fault| end_of(&fault))
+            domain.apply(place, stamp, Input::Command(&bytes)).map(|_| ()).map_err(|fault| end_of(&fault))
         }
         Fed::Command { id, command } => {
             let applied =
-                domain.apply(place, time, Input::Command(command)).map_err(|fault| end_of(&fault))?;
+                domain.apply(place, stamp, Input::Command(command)).map_err(|fault| end_of(&fault))?;
             if let Applied::Answered(answer) = applied
                 && node.projections.answers.is_awaited(*id)
             {
@@ -200,6 +201,7 @@ fn tell(
 
 /// Gives an outcome to the domain, if it is an event that the projection takes.
 pub(super) fn route(
+    node: &Node,
     slot: &DomainSlot,
     domain: &mut Domain,
     place: Place,
@@ -212,8 +214,11 @@ pub(super) fn route(
     if !event.is_within_limits() {
         return Ok(());
     }
-    let time = outcome.header().time;
-    domain.apply(place, time, Input::Outcome(event)).map(|_| ()).map_err(|fault| end_of(&fault))
+    let header = outcome.header();
+    // Found out from where its record stands, so that it is the same for one that comes from history (NUM-3).
+    let machine_version = node.catalog().machine_version_at(header.log_index);
+    let stamp = Stamp { time: header.time, machine_version };
+    domain.apply(place, stamp, Input::Outcome(event)).map(|_| ()).map_err(|fault| end_of(&fault))
 }
 
 /// An event of a partition, as a projection sees it.

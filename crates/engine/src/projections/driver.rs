@@ -22,7 +22,7 @@ use super::applying::{self, Applying};
 use super::feed::Feed;
 use super::slot::{DomainSlot, DomainState, ImageRequest, Step};
 use super::{filling, rules, ticking};
-use crate::entry::Entry;
+use crate::entry::{Entry, NotApplied};
 use crate::node::Node;
 use crate::removal;
 use crate::worker::with_causes;
@@ -224,10 +224,11 @@ async fn catch_up(node: &Arc<Node>, slot: &Arc<DomainSlot>, from: LogIndex) -> R
     let mut slice = Vec::new();
     for entry in entries {
         let feed = match entry.body {
-            CommittedBody::Entry(bytes) => match Entry::of_group(node.group, &bytes) {
+            CommittedBody::Entry(bytes) => match Entry::of_group(node.group, node.known_version, &bytes) {
                 Ok(decoded) => Feed::of(entry.index, &decoded, &slot.id, &slot.partitions),
                 // Every replica passes over it alike.
-                Err(_) => continue,
+                Err(NotApplied::PassedOver(_)) => continue,
+                Err(error @ NotApplied::TooNew(_)) => return Err(End::Failed(error.to_string())),
             },
             CommittedBody::Blank | CommittedBody::Members(_) => continue,
         };

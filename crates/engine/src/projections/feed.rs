@@ -6,7 +6,7 @@
 //! Must not know: what events and commands mean.
 
 use bytes::Bytes;
-use gapless_types::{LogIndex, PartitionId, PartitionOffset};
+use gapless_types::{LogIndex, MachineVersion, PartitionId, PartitionOffset};
 
 use super::request::{DomainRequest, RequestId};
 use crate::entry::{Entry, EntryRecord};
@@ -18,6 +18,7 @@ use crate::retention::Domain;
 pub(crate) struct Feed {
     pub(crate) index: LogIndex,
     pub(crate) time: LogTime,
+    pub(crate) machine_version: MachineVersion,
     pub(crate) inputs: Vec<FeedInput>,
 }
 
@@ -41,13 +42,13 @@ pub(crate) enum Fed {
 }
 
 impl Feed {
-    pub(crate) fn new(index: LogIndex, time: LogTime) -> Self {
-        Self { index, time, inputs: Vec::new() }
+    pub(crate) fn new(index: LogIndex, time: LogTime, machine_version: MachineVersion) -> Self {
+        Self { index, time, machine_version, inputs: Vec::new() }
     }
 
     /// What an entry has for this domain over these partitions.
     pub(crate) fn of(index: LogIndex, entry: &Entry, domain: &Domain, partitions: &[PartitionId]) -> Self {
-        let mut feed = Self::new(index, entry.time);
+        let mut feed = Self::new(index, entry.time, entry.machine_version);
         for (position, record) in (0..).zip(&entry.records) {
             match Record::of(record) {
                 Some(Record::Leader) => feed.push(position, Fed::Leader),
@@ -95,7 +96,7 @@ impl Record {
             EntryRecord::DomainCommand { partition, command } => {
                 DomainRequest::decode(*partition, command.clone()).map(Self::Request)
             }
-            EntryRecord::Definition(_) | EntryRecord::Control(_) => None,
+            EntryRecord::Definition(_) | EntryRecord::Control(_) | EntryRecord::Raise => None,
         }
     }
 }

@@ -66,7 +66,7 @@ fn turn(node: &Node, slot: &DomainSlot, mut merge: Merge) -> Result<Option<Merge
     for _ in 0..TURN {
         match merge.next(slot.since)? {
             Some((place, outcome)) => {
-                route(slot, domain, place, &outcome)?;
+                route(node, slot, domain, place, &outcome)?;
                 relieve(node, domain)?;
             }
             None => {

@@ -140,7 +140,7 @@ pub(crate) fn feed_entry(node: &Node, index: LogIndex, entry: &Entry) -> Vec<(Ar
     }
     let mut feeds: BTreeMap<&Domain, (&Arc<DomainSlot>, Feed)> = BTreeMap::new();
     let mut push = |slot, position, fed| {
-        let new = || (slot, Feed::new(index, entry.time));
+        let new = || (slot, Feed::new(index, entry.time, entry.machine_version));
         let slot: &Arc<DomainSlot> = slot;
         feeds.entry(&slot.id).or_insert_with(new).1.push(position, fed);
     };

@@ -356,7 +356,7 @@ impl DomainSlot {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use gapless_types::{Name, NamespaceId, PartitionIndex};
+    use gapless_types::{MachineVersion, Name, NamespaceId, PartitionIndex};
 
     use super::*;
     use crate::log_time::LogTime;
@@ -368,7 +368,7 @@ mod tests {
     }
 
     fn feed(index: u64) -> Feed {
-        let mut feed = Feed::new(at(index), LogTime::ZERO);
+        let mut feed = Feed::new(at(index), LogTime::ZERO, MachineVersion::FIRST);
         let id = RequestId { term: 1, number: index };
         feed.push(0, Fed::Command { id, command: Bytes::from_static(b"command") });
         feed

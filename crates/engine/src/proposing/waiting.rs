@@ -52,7 +52,7 @@ impl Waiting {
         self.count_anew();
     }
 
-    /// How many of those in front fit one entry. Changes of the catalog have entries of their own.
+    /// How many of those in front fit one entry. Changes of the catalog and of the machine version have entries of their own.
     pub(super) fn fitting(&self) -> usize {
         self.fitting
     }
@@ -86,7 +86,7 @@ impl Waiting {
                 Request::Domain(Asking { asked, command }) => {
                     self.room.take(encoded_bytes(&asked.domain, command))
                 }
-                Request::Catalog(..) => false,
+                Request::Catalog(..) | Request::Raise => false,
             };
             if !fits {
                 return;

@@ -104,7 +104,7 @@ impl Others {
 #[cfg(test)]
 mod tests {
     use gapless_consensus::Members;
-    use gapless_types::{LogIndex, NamespaceId, PartitionIndex};
+    use gapless_types::{LogIndex, MachineVersion, NamespaceId, PartitionIndex};
 
     use super::*;
     use crate::log_time::LogTime;
@@ -123,7 +123,8 @@ mod tests {
         // Of 4 and 5 the clocks are wrong; and 5 has the longest log of all, 3 that of those who are on time.
         for (node, wall, durable) in [(1, 100, 5), (2, 101, 6), (3, 99, 7), (4, 900, 8), (5, 901, 9)] {
             let (from, durable) = (NodeId::new(node), Some(LogIndex::new(durable)));
-            others.take_in(&Report { from, wall: wall * second, durable, partitions: Vec::new() }, second);
+            let (wall, known_version) = (wall * second, MachineVersion::FIRST);
+            others.take_in(&Report { from, wall, known_version, durable, partitions: Vec::new() }, second);
         }
         let time = |seconds: u64| LogTime::from_millis(seconds * 1000).unwrap();
         let max_skew = 10 * second;
@@ -145,7 +146,8 @@ mod tests {
             };
             let partitions = (0..).zip(applied).map(reach).collect();
             let durable = Some(LogIndex::new(durable));
-            let report = Report { from: nodes[from], wall: Duration::ZERO, durable, partitions };
+            let (wall, known_version) = (Duration::ZERO, MachineVersion::FIRST);
+            let report = Report { from: nodes[from], wall, known_version, durable, partitions };
             others.take_in(&report, Duration::ZERO);
             others.further_than(&BTreeMap::from([
                 (partition(0), PartitionOffset::new(4)),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gapless_types::{LogIndex, PartitionOffset};
+use gapless_types::{LogIndex, MachineVersion, PartitionOffset};
 use tokio::sync::oneshot;
 
 use super::{QueueLimits, Slot};
@@ -27,6 +27,7 @@ const SLICE_BYTES: u64 = 4 << 20;
 pub(crate) struct Work {
     pub(crate) index: LogIndex,
     pub(crate) time: LogTime,
+    pub(crate) machine_version: MachineVersion,
     pub(crate) commands: Vec<(PartitionOffset, Bytes)>,
 }
 

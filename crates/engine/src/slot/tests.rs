@@ -1,6 +1,6 @@
 //! A queue that fills, empties, falls behind and is caught up; marks between entries.
 
-use gapless_types::{NamespaceId, PartitionIndex};
+use gapless_types::{MachineVersion, NamespaceId, PartitionIndex};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -15,7 +15,8 @@ fn slot() -> Slot {
 
 fn work(index: u64, bytes: usize) -> Work {
     let command = (PartitionOffset::FIRST, Bytes::from(vec![0; bytes]));
-    Work { index: LogIndex::new(index), time: LogTime::ZERO, commands: vec![command] }
+    let (time, machine_version) = (LogTime::ZERO, MachineVersion::FIRST);
+    Work { index: LogIndex::new(index), time, machine_version, commands: vec![command] }
 }
 
 fn slot_with_turns() -> Slot {

@@ -32,6 +32,7 @@ use super::{DOMAIN, PAGE, PARTITION, VERSION};
 use crate::catalog::{Places, StoredCatalog, decode_catalog};
 use crate::dispatcher::{close_partitions, reset_partitions, start_workers};
 use crate::keeper::write_catalog;
+use crate::machine_version::UnknownMachineVersion;
 use crate::node::{Durable, Node};
 use crate::projections;
 use crate::removal;
@@ -108,6 +109,13 @@ async fn take_in(node: &Arc<Node>, reader: &mut Reader) -> Result<Taken, Machine
     let stored = decode_catalog(&reader.take(length).await?).map_err(MachineFault::new)?;
     if stored.cluster != Some(node.cluster) {
         return Err(MachineFault::new("the snapshot is of another cluster"));
+    }
+    // Before anything of it is taken in.
+    let needed = stored.catalog.machine_version();
+    if let Err(error) = UnknownMachineVersion::check(needed, node.known_version) {
+        let what = format!("the snapshot cannot be installed: {error}");
+        node.alarm(what.clone());
+        return Err(MachineFault::new(what));
     }
     let mut places = (*node.durable.borrow().places).clone();
     clear(node, places.installs).await?;

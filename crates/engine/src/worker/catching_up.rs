@@ -13,7 +13,7 @@ use gapless_types::{LogIndex, PartitionId, PartitionOffset};
 
 use super::opening::lost;
 use super::{End, apply, with_causes};
-use crate::entry::{Entry, EntryRecord};
+use crate::entry::{Entry, EntryRecord, NotApplied};
 use crate::node::Node;
 use crate::offsets::{Dispatch, Resume, Verdict};
 use crate::slot::{PartitionState, Slot, Work};
@@ -54,14 +54,16 @@ pub(super) async fn catch_up(node: &Arc<Node>, slot: &Arc<Slot>, from: LogIndex)
     };
     let mut dispatch = Dispatch::default();
     dispatch.open(slot.id, resume);
-    let slice = entries
-        .into_iter()
-        .filter_map(|entry| match entry.body {
-            CommittedBody::Entry(bytes) => Some((entry.index, Entry::of_group(node.group, &bytes).ok()?)),
-            CommittedBody::Blank | CommittedBody::Members(_) => None,
-        })
-        .map(|(index, entry)| work_of(&mut dispatch, slot.id, index, entry))
-        .collect();
+    let mut slice = Vec::new();
+    for entry in entries {
+        let CommittedBody::Entry(bytes) = entry.body else { continue };
+        match Entry::of_group(node.group, node.known_version, &bytes) {
+            Ok(decoded) => slice.push(work_of(&mut dispatch, slot.id, entry.index, decoded)),
+            // Every replica passes over it alike.
+            Err(NotApplied::PassedOver(_)) => {}
+            Err(error @ NotApplied::TooNew(_)) => return Err(End::Failed(error.to_string())),
+        }
+    }
     apply(node, slot, slice).await?;
     attach(node, slot, last)?;
     Ok(())
@@ -131,8 +133,9 @@ async fn attach_or_wait(node: &Arc<Node>, slot: &Arc<Slot>, from: LogIndex) -> R
 
 /// What an entry has for a partition, judged from where the partition is.
 fn work_of(dispatch: &mut Dispatch, partition: PartitionId, index: LogIndex, entry: Entry) -> Work {
+    let Entry { time, machine_version, records, .. } = entry;
     let mut commands = Vec::new();
-    for record in entry.records {
+    for record in records {
         if let EntryRecord::Write(command) | EntryRecord::Definition(command) = record
             && command.partition == partition
             && dispatch.judge(index, partition, command.expected) == Verdict::Deliver
@@ -140,5 +143,28 @@ fn work_of(dispatch: &mut Dispatch, partition: PartitionId, index: LogIndex, ent
             commands.push((command.expected, command.command));
         }
     }
-    Work { index, time: entry.time, commands }
+    Work { index, time, machine_version, commands }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use gapless_types::{GroupId, MachineVersion, NamespaceId, PartitionIndex};
+
+    use super::*;
+    use crate::entry::PartitionCommand;
+    use crate::log_time::LogTime;
+
+    #[test]
+    fn what_is_read_from_the_log_has_the_stamp_of_its_entry() {
+        let partition = PartitionId { namespace: NamespaceId::new(16), index: PartitionIndex::new(0) };
+        let (expected, command) = (PartitionOffset::FIRST, Bytes::from_static(b"command"));
+        let record = EntryRecord::Write(PartitionCommand { partition, expected, command });
+        let (time, machine_version) = (LogTime::from_millis(7).unwrap(), MachineVersion(3));
+        let entry = Entry { group: GroupId::FIRST, machine_version, time, records: vec![record] };
+        let mut dispatch = Dispatch::default();
+        dispatch.open(partition, None);
+        let work = work_of(&mut dispatch, partition, LogIndex::new(9), entry);
+        assert_eq!((work.time, work.machine_version, work.commands.len()), (time, machine_version, 1));
+    }
 }

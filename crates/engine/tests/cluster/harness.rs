@@ -10,8 +10,8 @@ use gapless_consensus::network::switchboard::Switchboard;
 use gapless_consensus::{ClusterId, Members, NodeId, Start};
 use gapless_engine::log_time::Clock;
 use gapless_engine::{
-    Acknowledgement, Config, Consistency, Engine, Leader, Peers, ReadError, ReadOptions, Report, WriteError,
-    WriteOptions,
+    Acknowledgement, Config, Consistency, Engine, Leader, MachineVersion, Peers, ReadError, ReadOptions,
+    Report, WriteError, WriteOptions,
 };
 use gapless_log::Drive;
 use gapless_log::io::Io;
@@ -29,6 +29,8 @@ pub(crate) struct Seat {
     pub(crate) clock: Arc<OffClock>,
     pub(crate) engine: Option<Engine>,
     pub(crate) cluster: ClusterId,
+    /// The newest machine version that its program knows.
+    pub(crate) known_version: MachineVersion,
     start: Start,
 }
 
@@ -112,7 +114,9 @@ impl Cluster {
     pub(crate) fn seat(&mut self, node: u64, start: Start) {
         let clock = Arc::new(OffClock { start: self.began, off: Mutex::default() });
         let (io, cluster) = (FaultyIo::new(node), ClusterId::from_bytes(*b"the cluster's id"));
-        self.seats.insert(id(node), Seat { io, clock, engine: None, cluster, start });
+        let known_version = MachineVersion::FIRST;
+        let seat = Seat { io, clock, engine: None, cluster, known_version, start };
+        self.seats.insert(id(node), seat);
     }
 
     /// Opens a node on what survived it.
@@ -152,6 +156,7 @@ impl Cluster {
         config.peers = Arc::new(self.hub.clone());
         config.housekeeping.max_retained_bytes = self.max_retained_bytes;
         config.cluster = Some(seat.cluster);
+        config.known_version = seat.known_version;
         config
     }
 
@@ -162,6 +167,13 @@ impl Cluster {
         let seat = self.seats.get_mut(&node).unwrap();
         seat.io.memory().power_cut();
         seat.engine.take().unwrap().kill().await;
+    }
+
+    /// Closes a node, as an operator does.
+    pub(crate) async fn close(&mut self, node: NodeId) {
+        self.board.detach(node);
+        self.hub.0.lock().unwrap().remove(&node);
+        self.seats.get_mut(&node).unwrap().engine.take().unwrap().close().await;
     }
 
     /// Ends all nodes, and opens them with clocks that are this much ahead.

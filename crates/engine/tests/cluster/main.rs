@@ -15,6 +15,7 @@ mod projections;
 mod snapshots;
 mod storm;
 mod time;
+mod upgrades;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

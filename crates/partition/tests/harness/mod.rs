@@ -14,7 +14,8 @@ use gapless_partition::{
     ApplyError, Command, Committed, Definition, Opened, Options, Outcome, Partition, Record, Refusal, Write,
 };
 use gapless_types::{
-    IdempotencyKey, LogIndex, Name, NamespaceId, PartitionId, PartitionIndex, PartitionOffset, WorkspaceId,
+    IdempotencyKey, LogIndex, MachineVersion, Name, NamespaceId, PartitionId, PartitionIndex,
+    PartitionOffset, WorkspaceId,
 };
 
 pub(crate) const DIR: &str = "partition";
@@ -183,7 +184,8 @@ impl Bench {
 
 /// The record at a place of the replicated log; the partition's offsets start at 1.
 pub(crate) fn record(at: u64, time: u64, command: &[u8]) -> Record<'_> {
-    Record { offset: PartitionOffset::new(at + 1).unwrap(), log_index: LogIndex::new(10 + at), time, command }
+    let (offset, log_index) = (PartitionOffset::new(at + 1).unwrap(), LogIndex::new(10 + at));
+    Record { offset, log_index, time, machine_version: MachineVersion::FIRST, command }
 }
 
 pub(crate) const fn workspace(id: u64) -> WorkspaceId {

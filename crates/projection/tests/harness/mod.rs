@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gapless_log::io::memory::MemoryIo;
 use gapless_projection::{
     Answer, Applied, Command, CommitStatus, Definition, Domain, Done, Event, Grant, Held, Input, Next,
-    Payload, Place, Refusal, RowRead, RowWrite, Rules, Settings, row_from_json,
+    Payload, Place, Refusal, RowRead, RowWrite, Rules, Settings, Stamp, row_from_json,
 };
 use gapless_store::{Budget, Options};
 use gapless_types::{LogIndex, PartitionOffset, WorkspaceId};
@@ -60,7 +60,8 @@ impl Driver {
 
     pub(crate) fn apply(&mut self, input: Input<'_>) -> Applied {
         self.index += 1;
-        self.domain.apply(Place { index: LogIndex::new(self.index), position: 0 }, self.time, input).unwrap()
+        let place = Place { index: LogIndex::new(self.index), position: 0 };
+        self.domain.apply(place, Stamp::first(self.time), input).unwrap()
     }
 
     pub(crate) fn open(&mut self, event_type: &str, key: Option<&str>, payload: &Value) -> u64 {

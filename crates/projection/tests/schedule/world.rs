@@ -7,7 +7,7 @@ use fastrand::Rng;
 use gapless_log::io::memory::MemoryIo;
 use gapless_projection::{
     Answer, Applied, Command, Definition, Domain, Event, Input, Mistake, OnExhausted, OnExpiry, Place,
-    Settings, Stage,
+    Settings, Stage, Stamp,
 };
 use gapless_store::{Budget, Options};
 use gapless_types::{LogIndex, PartitionOffset, WorkspaceId};
@@ -202,7 +202,7 @@ impl World {
                 Input::Outcome(self.event(PartitionOffset::new(*number as u64 + 1).unwrap()).unwrap())
             }
         };
-        let applied = domain.apply(place, *time, input);
+        let applied = domain.apply(place, Stamp::first(*time), input);
         self.domain = Some(domain);
         applied.map_err(|fault| format!("it stopped: {fault}"))
     }

@@ -20,7 +20,7 @@ use gapless_partition::{
     View, Write,
 };
 use gapless_types::{
-    IdempotencyKey, LogIndex, Name, NamespaceId, PartitionId, PartitionIndex, PartitionOffset,
+    IdempotencyKey, LogIndex, MachineVersion, Name, NamespaceId, PartitionId, PartitionIndex, PartitionOffset,
 };
 
 use super::trouble::{apply_failed, checkpoint_failed, fault, log_refused, must_not_happen, not_opened};
@@ -126,7 +126,8 @@ impl Ledger {
 
     fn apply(&mut self, command: &[u8]) -> Result<Outcome> {
         let offset = self.0.next_offset();
-        let record = Record { offset, log_index: LogIndex::new(offset.get()), time: now(), command };
+        let (log_index, machine_version) = (LogIndex::new(offset.get()), MachineVersion::NEWEST);
+        let record = Record { offset, log_index, time: now(), machine_version, command };
         self.0.apply(&record).map_err(|error| apply_failed(&error))
     }
 
