@@ -9,6 +9,7 @@ mod commands;
 mod configuration;
 mod console;
 mod curl;
+mod every_call;
 mod kill;
 mod openapi;
 mod programs;
