@@ -31,8 +31,7 @@ fn config(io: &Arc<MemoryIo>) -> Config {
 async fn open(io: &Arc<MemoryIo>) -> Engine {
     let engine = Engine::open(config(io)).await.unwrap();
     engine.wait_for_leader().await;
-    // Bounded, because a test may have hurt the disk of one of them.
-    let _ = tokio::time::timeout(Duration::from_secs(5), engine.wait_until_actualized()).await;
+    engine.wait_until_actualized().await;
     engine
 }
 
@@ -296,7 +295,7 @@ async fn whoever_was_told_an_offset_reads_his_write_and_barriers_name_what_block
         .wait_barrier(
             &client,
             &[(numbers.partition, Target::Index(numbers.log_index))],
-            Duration::from_secs(5),
+            Duration::from_secs(60),
         )
         .await
         .unwrap();

@@ -26,13 +26,12 @@ async fn write_to_others(
         outcomes += usize::from(acknowledged.write(engine, number, workspace).await.is_ok());
     }
     for workspace in [0, 2, 3] {
-        let report = report(engine, workspace);
-        let counts = (report.queued_entries, report.detachments, report.reopenings, report.is_stuck);
-        assert_eq!(
-            counts,
-            (0, 0, 0, false),
-            "ISO-1: nothing waits for partition {workspace}, and nothing did"
-        );
+        let report = || report(engine, workspace);
+        // What is counted is told a moment after the outcome.
+        eventually("ISO-1: nothing waits for them", || report().queued_entries == 0).await;
+        let report = report();
+        let counts = (report.detachments, report.reopenings, report.is_stuck);
+        assert_eq!(counts, (0, 0, false), "ISO-1: nothing ever waited for partition {workspace}");
     }
     outcomes
 }
@@ -115,26 +114,35 @@ async fn in_a_stream_those_that_wait_for_a_stalled_disk_run_out_of_patience_and_
     let mut acknowledged = Acknowledged::default();
     acknowledged.write_all(&engine, 0..20, &[1]).await;
     stall(&engine, &disk).await;
-    let mut pipeline = engine.pipeline(WriteOptions { patience: Duration::from_millis(300) });
-    for number in 100..140 {
-        let workspace = if number % 2 == 0 { 1 } else { 2 };
-        pipeline.submit("shop", key(number), &sale(workspace)).await.unwrap();
-    }
-    let (mut answered, mut late) = (0, 0);
-    while let Some((number, ended)) = pipeline.next().await {
-        match ended {
-            Ok(_) => answered += u64::from(number % 2 == 1),
-            Err(error) => {
-                assert_eq!(error, WriteError::DeadlineExceeded);
-                late += u64::from(number % 2 == 0);
+    let of = |number: u64| if number.is_multiple_of(2) { 1 } else { 2 };
+    // On a busy machine it takes more patience to be answered. No patience is enough for the disk.
+    let (mut first, mut answered) = (100, 0);
+    for patience in [300, 3000, 30_000].map(Duration::from_millis) {
+        let mut pipeline = engine.pipeline(WriteOptions { patience });
+        for number in first..first + 40 {
+            pipeline.submit("shop", key(number), &sale(of(number))).await.unwrap();
+        }
+        let mut late = 0;
+        answered = 0;
+        while let Some((number, ended)) = pipeline.next().await {
+            match (of(number), ended) {
+                (2, Ok(_)) => answered += 1,
+                (of, ended) => {
+                    assert_eq!(ended.unwrap_err(), WriteError::DeadlineExceeded);
+                    late += u64::from(of == 1);
+                }
             }
         }
+        assert_eq!(late, 20);
+        first += 40;
+        if answered == 20 {
+            break;
+        }
     }
-    assert_eq!((answered, late), (20, 20), "ISO-1");
+    assert_eq!(answered, 20, "ISO-1");
     disk.heal(&directory(1));
-    for number in 100..140 {
-        let workspace = if number % 2 == 0 { 1 } else { 2 };
-        acknowledged.insist(&engine, number, workspace).await;
+    for number in 100..first {
+        acknowledged.insist(&engine, number, of(number)).await;
     }
     acknowledged.check(&engine).await;
     assert_eq!(engine.in_flight(), 0);
@@ -154,11 +162,14 @@ async fn one_disk_stalls_its_queue_fills_and_it_catches_up_from_the_replicated_l
     stall(&engine, &disk).await;
     // These are in the replicated log and have no outcome: their callers go away, they do not.
     let detached = || report(&engine, 1).detachments;
-    for number in 100..140 {
-        let gone = acknowledged.write_within(&engine, number, 1, Duration::from_millis(10)).await;
+    let mut end = 100;
+    // On a busy machine some of them may be given up before they are on their way.
+    while end < 140 || detached() == 0 {
+        let gone = acknowledged.write_within(&engine, end, 1, Duration::from_millis(10)).await;
         assert_eq!(gone, Err(WriteError::DeadlineExceeded));
+        end += 1;
+        assert!(end < 10_000, "its queue is never full");
     }
-    eventually("its queue is full", || detached() == 1).await;
     // Readers that wait for it hold up nobody else, however many they are.
     let readers: Vec<_> = (0..600)
         .map(|_| {
@@ -175,7 +186,7 @@ async fn one_disk_stalls_its_queue_fills_and_it_catches_up_from_the_replicated_l
     // Neither do housekeeping and changes of the catalog wait for it.
     engine.define(shop_named("other", 2)).await.unwrap();
     disk.heal(&directory(1));
-    for number in 100..140 {
+    for number in 100..end {
         acknowledged.insist(&engine, number, 1).await;
     }
     becomes(&engine, 1, "it serves again", is_serving).await;
@@ -223,7 +234,9 @@ async fn a_quarantined_partition_is_read_refuses_writes_and_holds_nobody_up() {
     config.housekeeping.keep_entries = 20;
     let engine = Engine::open(config).await.unwrap();
     engine.wait_for_leader().await;
-    becomes(&engine, 1, "it serves", is_serving).await;
+    for partition in 0..4 {
+        becomes(&engine, partition, "it serves", is_serving).await;
+    }
     let found = try_write(&engine, 100, &sale(1), PATIENT).await;
     assert!(matches!(found, Err(WriteError::Quarantined { partition, .. }) if partition == one), "{found:?}");
     let refused = try_write(&engine, 101, &sale(1), PATIENT).await;

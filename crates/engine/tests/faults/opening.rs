@@ -7,8 +7,8 @@ use gapless_types::LogIndex;
 use crate::disk::{Disk, Trouble};
 use crate::harness::{eventually, sale, try_write};
 use crate::{
-    Acknowledged, PATIENT, becomes, config, directory, discard_store, found, is_failed, is_quarantined, open,
-    partition_dir, state,
+    Acknowledged, PATIENT, becomes, config, directory, discard_store, found, is_failed, is_quarantined,
+    is_serving, open, partition_dir, state,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,13 +22,15 @@ async fn of_sixty_four_partitions_those_that_are_up_serve_while_one_rebuilds_its
     engine.close().await;
     discard_store(&disk, 9);
     disk.hurt_part(&directory(9), "store", Trouble::Stalls);
-    let engine = open(&disk).await;
+    // Nobody waits for that one.
+    let engine = Engine::open(config(&disk)).await.unwrap();
+    engine.wait_for_leader().await;
     for number in 128..256 {
         if number % 64 != 9 {
             acknowledged.insist(&engine, number, number % 64).await;
         }
     }
-    assert!(disk.stalled() > 0);
+    eventually("it waits for its disk", || disk.stalled() > 0).await;
     assert_eq!(state(&engine, 9), PartitionState::Actualizing);
     let refused = try_write(&engine, 1000, &sale(9), PATIENT).await;
     assert!(matches!(refused, Err(WriteError::Actualizing { .. })), "{refused:?}");
@@ -56,6 +58,9 @@ async fn a_partition_whose_disk_fails_when_the_node_opens_comes_back_with_everyt
     let engine = Engine::open(keeping_little()).await.unwrap();
     engine.wait_for_leader().await;
     becomes(&engine, 1, "it has failed", is_failed).await;
+    for other in [0, 2] {
+        becomes(&engine, other, "it serves", is_serving).await;
+    }
     acknowledged.write_all(&engine, 100..400, &[0, 2]).await;
     let kept = || engine.replicator().progress().borrow().first_kept.map_or(0, LogIndex::get);
     // A checkpoint before the power went may cover what was written until then, and nothing after it.

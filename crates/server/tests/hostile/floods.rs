@@ -9,14 +9,15 @@ use h2::RecvStream;
 use h2::client::{ResponseFuture, SendRequest};
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tonic::Code;
 
-use crate::support::{LONG, Neighbour, Secured, until};
-use crate::wire::{end, framed, grpc, http2, of_grpc, parsed, tcp, tls};
+use crate::support::{HURRIED, LONG, Neighbour, Secured, until};
+use crate::wire::{begun, end, framed, grpc, http2, of_grpc, parsed, tcp, tls};
 
 /// Reads until the other side closes.
-async fn closed(mut stream: impl tokio::io::AsyncRead + Unpin, what: &str) -> Vec<u8> {
+async fn closed(mut stream: impl tokio::io::AsyncRead + Unpin, what: &'static str) -> Vec<u8> {
     let mut said = Vec::new();
     let ended = timeout(LONG, stream.read_to_end(&mut said)).await;
     // Cut off or closed in order: either way it is over.
@@ -26,21 +27,22 @@ async fn closed(mut stream: impl tokio::io::AsyncRead + Unpin, what: &str) -> Ve
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_and_dribbling_connections_are_closed() {
-    let server = Secured::start();
+    let server = Secured::start_with(&[HURRIED]);
     let neighbour = Neighbour::at(&server);
     let memory = server.memory();
+    let mut all = JoinSet::new();
     // Before TLS: nothing, the beginning of a greeting, and something else entirely.
     for said in [&b""[..], b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"] {
         let mut stream = tcp(&server).await;
         stream.write_all(said).await.unwrap();
-        closed(stream, "no handshake").await;
+        all.spawn(closed(stream, "no handshake"));
     }
     // After it: nothing, headers without an end, one byte after the other.
     for said in ["", "GET /healthz HTTP/1.1\r\nhost: localhost\r\n", "PRI * HTTP/2.0\r\n"] {
         let mut stream = tls(&server, "localhost", None, b"http/1.1").await.unwrap();
         stream.write_all(said.as_bytes()).await.unwrap();
         stream.flush().await.unwrap();
-        closed(stream, said).await;
+        all.spawn(closed(stream, said));
     }
     let (reading, mut writing) =
         tokio::io::split(tls(&server, "localhost", None, b"http/1.1").await.unwrap());
@@ -52,7 +54,8 @@ async fn silent_and_dribbling_connections_are_closed() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });
-    closed(reading, "one byte after the other").await;
+    all.spawn(closed(reading, "one byte after the other"));
+    all.join_all().await;
     dribble.abort();
     until("they are counted", || server.metric("gapless_connections_silent_total") >= 1);
     server.memory_is_as_before(memory, "silence");
@@ -61,7 +64,7 @@ async fn silent_and_dribbling_connections_are_closed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_that_do_not_come_are_not_waited_for() {
-    let server = Secured::start_with(&[("GAPLESS_SERVER__PATIENCE", "500ms")]);
+    let server = Secured::start_with(&[("GAPLESS_SERVER__PATIENCE", "3s")]);
     let token = format!("Bearer {}", server.operator());
     let mut stream = tls(&server, "localhost", None, b"http/1.1").await.unwrap();
     let head = format!(
@@ -78,36 +81,34 @@ async fn bodies_that_do_not_come_are_not_waited_for() {
         .body(())
         .unwrap();
     let (response, mut body) = sender.send_request(request, false).unwrap();
-    body.send_data(Bytes::from_static(&[0, 0, 0]), false).unwrap();
+    // If it is over by now, the answer says why.
+    let _ = body.send_data(Bytes::from_static(&[0, 0, 0]), false);
     let response = timeout(LONG, response).await.unwrap().unwrap();
     assert_eq!(response.headers().get("grpc-status").unwrap(), "4", "{response:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_address_has_so_many_connections_and_idle_ones_are_closed() {
-    let settings = [
-        ("GAPLESS_SERVER__CONNECTIONS_PER_ADDRESS", "24"),
-        ("GAPLESS_SERVER__IDLE_TIMEOUT", "1s"),
-        ("GAPLESS_SERVER__HEADER_TIMEOUT", "20s"),
-    ];
+    // Longer than the neighbour may be held up between two writes.
+    let settings =
+        [("GAPLESS_SERVER__CONNECTIONS_PER_ADDRESS", "24"), ("GAPLESS_SERVER__IDLE_TIMEOUT", "10s")];
     let server = Secured::start_with(&settings);
     let neighbour = Neighbour::at(&server);
     let before = server.metric("gapless_connections_crowded_total");
     assert_eq!(before, 0);
-    let mut held = Vec::new();
+    let mut held = JoinSet::new();
     for _ in 0..64 {
-        held.push(tcp(&server).await);
+        let mut stream = tcp(&server).await;
+        held.spawn(async move { stream.read(&mut [0]).await });
     }
-    let mut refused = 0;
-    for stream in &mut held {
-        let mut byte = [0];
-        // Those that were let in hear nothing; the others are closed at once.
-        if timeout(Duration::from_millis(100), stream.read(&mut byte)).await.is_ok() {
-            refused += 1;
-        }
+    // Those that were let in hear nothing; the others are closed.
+    for refused in 0..64 - 24 {
+        let closed = timeout(LONG, held.join_next()).await;
+        closed.unwrap_or_else(|_| panic!("{refused} were refused")).unwrap().unwrap().ok();
     }
-    assert!(refused >= 64 - 24, "{refused}");
     drop(held);
+    // They make room when the server has noticed that they are gone.
+    until("somebody is let in again", || server.curl("/healthz").output().unwrap().status.success());
     until("they are counted", || server.metric("gapless_connections_crowded_total") >= 40);
     // A connection that has been asked for nothing for a while is ended, by HTTP/2's own words.
     let stream = tls(&server, "localhost", None, b"h2").await.unwrap();
@@ -190,13 +191,7 @@ async fn who_breaks_off_one_call_after_the_other_is_cut_off() {
 
 /// Asks for ever whether the server serves: the head of the answer, whose body has no end.
 async fn watching(server: &Secured, sender: &mut SendRequest<Bytes>) -> Response<RecvStream> {
-    let request = Request::post(format!("https://{}/grpc.health.v1.Health/Watch", server.address))
-        .header("content-type", "application/grpc")
-        .body(())
-        .unwrap();
-    let (response, mut body) = sender.send_request(request, false).unwrap();
-    body.send_data(framed(b""), true).unwrap();
-    timeout(LONG, response).await.unwrap().unwrap()
+    begun(server, sender, "/grpc.health.v1.Health/Watch", None, Some(framed(b""))).await.0
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,7 +203,6 @@ async fn strangers_who_only_look_whether_it_serves_take_no_room_from_others() {
     for _ in 0..4 {
         let mut sender = http2(&server, None).await.unwrap();
         for _ in 0..40 {
-            sender = timeout(LONG, sender.ready()).await.unwrap().unwrap();
             held.push(watching(&server, &mut sender).await);
         }
     }
@@ -229,8 +223,7 @@ async fn strangers_who_only_look_whether_it_serves_take_no_room_from_others() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_is_known_gets_a_connection_however_many_strangers_hold_one() {
-    let settings = [("GAPLESS_SERVER__CONNECTIONS", "8"), ("GAPLESS_SERVER__HEADER_TIMEOUT", "60s")];
-    let server = Secured::start_with(&settings);
+    let server = Secured::start_with(&[("GAPLESS_SERVER__CONNECTIONS", "8")]);
     let token = server.token("till", "shop", "write");
     // They say nothing.
     let mut silent = Vec::new();
@@ -241,7 +234,7 @@ async fn whoever_is_known_gets_a_connection_however_many_strangers_hold_one() {
     // They want to know for ever whether it serves, each on a connection of his own.
     let mut held = Vec::new();
     for _ in 0..20 {
-        let mut sender = http2(&server, None).await.unwrap().ready().await.unwrap();
+        let mut sender = http2(&server, None).await.unwrap();
         let response = watching(&server, &mut sender).await;
         held.push((sender, response));
     }
@@ -285,7 +278,9 @@ async fn all_but_the_last_byte(body: &mut h2::SendStream<Bytes>, bytes: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_never_end_take_so_much_memory_and_no_more() {
-    let server = Secured::start_with(&[("GAPLESS_SERVER__REQUEST_BYTES", "32MiB")]);
+    // Nobody is ended for being slow, however long it takes on a busy machine to send all of this.
+    let settings = [("GAPLESS_SERVER__REQUEST_BYTES", "32MiB"), ("GAPLESS_SERVER__PATIENCE", "1h")];
+    let server = Secured::start_with(&settings);
     let neighbour = Neighbour::at(&server);
     let memory = server.memory();
     let token = format!("Bearer {}", server.token("greedy", "shop", "read,write"));
@@ -355,7 +350,8 @@ async fn who_has_a_name_waits_for_barriers_as_often_as_he_may_whoever_asks_from_
             let request = Request::post(&uri).header("content-type", "application/grpc");
             let request = request.header("authorization", &token).body(()).unwrap();
             let (response, mut body) = sender.send_request(request, false).unwrap();
-            body.send_data(message.clone(), true).unwrap();
+            // Who is refused by his head alone can have his answer by now.
+            let _ = body.send_data(message.clone(), true);
             let status = timeout(LONG, status(response)).await.unwrap();
             assert_eq!(status.as_ref().map(HeaderValue::as_bytes), Some(&b"0"[..]), "{name}, {number}");
         }

@@ -5,7 +5,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
-use crate::support::{LONG, Neighbour, Secured, until};
+use crate::support::{HURRIED, LONG, Neighbour, Secured, until};
 use crate::wire::tls;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -79,14 +79,11 @@ async fn flood(mut writing: WriteHalf<TlsStream<TcpStream>>, part: Vec<u8>, what
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_whose_first_request_does_not_come_is_closed() {
-    let server = Secured::start();
+    let server = Secured::start_with(&[HURRIED]);
     let neighbour = Neighbour::at(&server);
     let before = server.metric("gapless_connections_silent_total");
-    let (reading, _writing) = connected(&server, &[]).await;
-    let said = until_closed(reading, "nothing behind the preface").await;
-    assert!(said.iter().any(|(kind, _)| *kind == GOAWAY), "who was only early is told: {said:?}");
-    let (reading, _writing) = connected(&server, &[&frame(HEADERS, END_STREAM, 1, GET)]).await;
-    until_closed(reading, "headers without an end").await;
+    let (early, _writes_nothing) = connected(&server, &[]).await;
+    let (unended, _writes_no_more) = connected(&server, &[&frame(HEADERS, END_STREAM, 1, GET)]).await;
     let (reading, mut writing) = connected(&server, &[]).await;
     let dribbling = tokio::spawn(async move {
         while writing.write_all(&frame(PING, 0, 0, b"hereiam!")).await.is_ok()
@@ -95,7 +92,12 @@ async fn a_connection_whose_first_request_does_not_come_is_closed() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     });
-    until_closed(reading, "pings and no request").await;
+    let (said, ..) = tokio::join!(
+        until_closed(early, "nothing behind the preface"),
+        until_closed(unended, "headers without an end"),
+        until_closed(reading, "pings and no request"),
+    );
+    assert!(said.iter().any(|(kind, _)| *kind == GOAWAY), "who was only early is told: {said:?}");
     dribbling.abort();
     until("they are counted", || server.metric("gapless_connections_silent_total") >= before + 3);
     neighbour.leave();
@@ -103,7 +105,7 @@ async fn a_connection_whose_first_request_does_not_come_is_closed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_does_not_answer_a_ping_is_closed() {
-    let server = Secured::start_with(&[("GAPLESS_SERVER__KEEP_ALIVE", "200ms")]);
+    let server = Secured::start_with(&[("GAPLESS_SERVER__KEEP_ALIVE", "3s")]);
     let get = frame(HEADERS, END_STREAM | END_HEADERS, 1, GET);
     let (reading, _writing) = connected(&server, &[&get]).await;
     let said = until_closed(reading, "no answer to a ping").await;
@@ -141,8 +143,8 @@ async fn headers_that_are_too_long_or_never_end_are_not_kept() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn floods_of_frames_that_want_an_answer_end_with_whoever_sends_them() {
-    // Whoever reads no answers has no calls, either: he is idle.
-    let settings = [("GAPLESS_SERVER__IDLE_TIMEOUT", "1s"), ("GAPLESS_SERVER__DRAIN", "1s")];
+    // Whoever reads no answers has no calls, either: he is idle. The neighbour may be held up for less than that.
+    let settings = [("GAPLESS_SERVER__IDLE_TIMEOUT", "10s"), ("GAPLESS_SERVER__DRAIN", "1s")];
     let server = Secured::start_with(&settings);
     let neighbour = Neighbour::at(&server);
     let memory = server.memory();

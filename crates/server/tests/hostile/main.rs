@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod access;
+#[path = "../sockets/address.rs"]
+mod address;
 mod audit;
 mod ending;
 mod everything;

@@ -54,7 +54,7 @@ fn keys_of_tokens_are_exchanged_one_after_the_other() {
     let old = server.operator();
     keygen(server.dir.path(), "two", "EdDSA");
     let new = server.token_of("two", "gapless", "operator", "*", "read,admin", "1h");
-    let list = &["namespace", "list", "-o", "raw", "--timeout", "2s"];
+    let list = &["namespace", "list", "-o", "raw"];
     assert!(server.refuses(&new, list).contains("no key of this server signed the token"));
     server.signal("-HUP");
     until("the new key counts", || server.ask(&new, list).status.success());

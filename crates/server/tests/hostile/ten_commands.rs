@@ -1,6 +1,5 @@
 //! The set-up of a production node, as the page about it has it: its commands are read from there, and executed.
 
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +18,7 @@ fn ten_commands_make_a_node_that_strangers_learn_nothing_from() {
     let commands = commands();
     let numbered = commands.lines().filter(|line| line.starts_with("# ")).count();
     assert_eq!(numbered, 10, "ten commands, each with what it is for");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = crate::address::own().port();
     let script = format!(
         "set -eu\numask 022\ntrap 'kill $(cat node/pid)' EXIT\n{}\n{CHECKS}",
         commands.replace("7400", &port.to_string())

@@ -152,6 +152,12 @@ pub(crate) async fn grpc(
     });
     let response = timeout(LONG, response).await.unwrap().map_err(|error| told(&error))?;
     let (head, mut stream) = response.into_parts();
+    // Who is refused by his head alone has his whole answer in this one. That the rest of his request is not wanted any more can come
+    // before it is looked for what follows, as an error.
+    if head.headers.contains_key("grpc-status") {
+        sending.abort();
+        return Ok(of_grpc(head.status.as_u16(), &head.headers, None));
+    }
     while let Some(data) = timeout(LONG, stream.data()).await.unwrap() {
         let data = data.map_err(|error| told(&error))?;
         let _ = stream.flow_control().release_capacity(data.len());

@@ -11,7 +11,7 @@ use crate::support::{Process, program};
 
 const SHOP: &str = "name = 'shop'\npartitions = 2\n[kinds.default.sequences]\ninvoice = 1\n";
 /// How long a page may take for what it is asked: a bound, not a measure.
-const PATIENCE: u32 = 600;
+const PATIENCE: u32 = 1200;
 
 /// A browser without a window, and the program that drives it.
 struct Browser {

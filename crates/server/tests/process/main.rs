@@ -1,12 +1,15 @@
 //! The real binary as a process: killed, restarted, asked by its own client commands and by other people's programs.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "../sockets/address.rs"]
+mod address;
 mod backup;
 mod bench;
 mod commands;
 mod configuration;
 mod console;
 mod curl;
+mod every_call;
 mod kill;
 mod openapi;
 mod programs;

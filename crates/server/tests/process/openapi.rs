@@ -22,7 +22,7 @@ fn noted(question: &Question, answer: &Answer) -> Value {
 fn the_description_is_valid_and_every_answer_is_as_described() {
     let curl = Curl::at_shop();
     let mut notes: Vec<Value> = Vec::new();
-    for question in questions() {
+    for question in questions(&curl) {
         notes.push(noted(&question, &question.ask(&curl)));
     }
     // Refusals, too, and what a write gives that is asked for a proof.

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::bench::measured;
 use crate::support::Process;
 
 const SHOP: &str = r#"
@@ -80,21 +81,8 @@ fn projections_are_listed_described_read_and_unblocked() {
 fn a_benchmark_of_a_projection_says_what_it_measured() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::serve(dir.path());
-    let said = process.says(&[
-        "bench",
-        "projection",
-        "--clients",
-        "4",
-        "--work",
-        "1ms",
-        "--duration",
-        "1s",
-        "--warm-up",
-        "500ms",
-        "--json",
-    ]);
-    let report: Value = serde_json::from_str(&said).unwrap();
-    assert!(report["events"].as_u64().unwrap() > 0, "{said}");
+    let report = measured(&process, &["bench", "projection", "--clients", "4", "--work", "1ms"]);
+    assert!(report["events"].as_u64().unwrap() > 0, "{report}");
     assert_eq!(
         (&report["setting"]["what"], &report["setting"]["work_ms"]),
         (&Value::from("projection"), &Value::from(1.0))

@@ -10,6 +10,7 @@ use futures_util::{StreamExt, stream};
 use gapless_client::{Changes, Client, Columns, Ledger, Options, Projections, Retry, Rows, v1};
 use serde_json::Value;
 
+use crate::address::own;
 use crate::kill::client;
 use crate::programs::{Python, repository};
 use crate::support::Process;
@@ -131,7 +132,7 @@ async fn compute(slot: v1::GrantedSlot, rows: Rows<Client>) -> Result<Changes, S
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_of_these_tests() {
     let Ok(address) = std::env::var(ADDRESS) else { return };
-    let worker = patient(&address).worker("shop", "work").with_ttl(Duration::from_millis(500));
+    let worker = patient(&address).worker("shop", "work").with_ttl(Duration::from_secs(2));
     worker.run(4, compute).await.unwrap();
 }
 
@@ -146,10 +147,14 @@ async fn a_worker_that_wakes_too_late() {
         worker: "zombie".to_owned(),
         max: 1,
         ttl_ms: 200,
-        wait_ms: 20_000,
+        wait_ms: 10_000,
         partition: None,
     };
-    let slot = client.lease(request).await.unwrap().slots.remove(0);
+    let slot = loop {
+        if let Some(slot) = client.lease(request.clone()).await.unwrap().slots.pop() {
+            break slot;
+        }
+    };
     println!("\nholds: {} {}", slot.partition, slot.slot);
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
@@ -193,11 +198,6 @@ async fn write(process: &Process, numbers: std::ops::Range<u64>) {
     while let Some(answer) = answers.next().await {
         answer.unwrap();
     }
-}
-
-/// The server again, where it was.
-fn restarted(data: &std::path::Path, address: &str) -> Process {
-    Process::start(&["serve", "--listen", address, "--data", data.to_str().unwrap()])
 }
 
 /// Waits until everything that was written is visible.
@@ -276,8 +276,8 @@ async fn workers_and_server_die_at_any_time_and_the_read_model_is_the_serial_fol
     println!("{cycles} cycles with seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let dir = tempfile::tempdir().unwrap();
-    let mut process = Process::serve(dir.path());
-    let address = process.address.clone();
+    let address = own().to_string();
+    let mut process = Process::serve_at(&address, dir.path());
     client(&process)
         .apply_namespace(v1::ApplyNamespaceRequest { definition: SHOP.to_owned() })
         .await
@@ -293,7 +293,7 @@ async fn workers_and_server_die_at_any_time_and_the_read_model_is_the_serial_fol
             3 => workers.iter().for_each(|worker| worker.signal("-CONT")),
             _ => {
                 process.kill();
-                process = restarted(dir.path(), &address);
+                process = Process::serve_at(&address, dir.path());
             }
         }
     }
@@ -336,7 +336,15 @@ async fn a_worker_that_was_stopped_until_its_slot_was_granted_again_is_refused()
     assert_eq!(zombie.says("told: "), "REFUSAL_CODE_STALE_TOKEN");
     assert_eq!(read_model(&process, "work").await, before);
     assert_eq!(before, serial_fold(&process).await);
-    assert_eq!(visible(&process, "work", 1).await[0].counters["fenced"], 1);
+    let mut counted = 0;
+    for _ in 0..1200 {
+        counted = visible(&process, "work", 1).await[0].counters["fenced"];
+        if counted > 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(counted, 1);
     drop(other);
     assert!(process.terminate().success());
 }
@@ -348,8 +356,8 @@ async fn python_workers_compute_what_the_rules_compute_also_over_a_killed_server
     std::fs::create_dir(&stubs).unwrap();
     python.stubs(&stubs);
     let data = dir.path().join("data");
-    let mut process = Process::serve(&data);
-    let address = process.address.clone();
+    let address = own().to_string();
+    let mut process = Process::serve_at(&address, &data);
     client(&process)
         .apply_namespace(v1::ApplyNamespaceRequest { definition: SHOP.to_owned() })
         .await
@@ -362,7 +370,7 @@ async fn python_workers_compute_what_the_rules_compute_also_over_a_killed_server
     let mut workers = [start(), start(), start()];
     write(&process, 0..100).await;
     process.kill();
-    process = restarted(&data, &address);
+    process = Process::serve_at(&address, &data);
     write(&process, 100..200).await;
     visible(&process, "work", 200).await;
     visible(&process, "rules", 200).await;
@@ -377,8 +385,8 @@ async fn python_workers_compute_what_the_rules_compute_also_over_a_killed_server
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn effects_go_on_over_a_killed_server_without_a_gap_and_without_a_repeat() {
     let dir = tempfile::tempdir().unwrap();
-    let mut process = Process::serve(dir.path());
-    let address = process.address.clone();
+    let address = own().to_string();
+    let mut process = Process::serve_at(&address, dir.path());
     client(&process)
         .apply_namespace(v1::ApplyNamespaceRequest { definition: SHOP.to_owned() })
         .await
@@ -396,7 +404,7 @@ async fn effects_go_on_over_a_killed_server_without_a_gap_and_without_a_repeat()
         slots.push(effects.next().await.unwrap().unwrap().slot);
     }
     process.kill();
-    process = restarted(dir.path(), &address);
+    process = Process::serve_at(&address, dir.path());
     write(&process, 30..60).await;
     // Workspaces 0 and 3 are in partition 0.
     let expected: Vec<u64> = (1..=24).collect();

@@ -6,6 +6,7 @@ use gapless_api::v1::ledger_client::LedgerClient;
 use gapless_client::{Ledger, v1};
 use tonic::transport::Channel;
 
+use crate::address::own;
 use crate::kill::{SHOP, client, sale};
 use crate::support::{Process, get, program};
 
@@ -21,8 +22,7 @@ async fn readyz_turns_true_only_when_writes_are_taken() {
     assert_eq!(process.get("/readyz").0, 200);
     // Without a checkpoint there is a tail to fold at the next start.
     process.kill();
-    // Below those that the system gives away to others.
-    let address = format!("127.0.0.1:{}", 20_000 + std::process::id() % 10_000);
+    let address = own().to_string();
     let data = dir.path().to_str().unwrap();
     let mut starting =
         program().args(["serve", "--data", data, "--listen", &address, "--log", "off"]).spawn().unwrap();

@@ -27,7 +27,12 @@ pub(crate) struct Process {
 impl Process {
     /// `gapless serve` on a directory; ready when it serves.
     pub(crate) fn serve(data: &Path) -> Self {
-        Self::start(&["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()])
+        Self::serve_at("127.0.0.1:0", data)
+    }
+
+    /// The same at this address.
+    pub(crate) fn serve_at(address: &str, data: &Path) -> Self {
+        Self::start(&["serve", "--listen", address, "--data", data.to_str().unwrap()])
     }
 
     pub(crate) fn start(arguments: &[&str]) -> Self {

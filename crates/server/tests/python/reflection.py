@@ -22,7 +22,7 @@ def main(address, version):
             response_deserializer=messages.ServerReflectionResponse.FromString,
         )
         questions = [request(list_services="*"), request(file_containing_symbol="gapless.v1.Ledger.Write")]
-        services, described = ask(iter(questions), timeout=10)
+        services, described = ask(iter(questions), timeout=60)
     for service in services.list_services_response.service:
         print("service", service.name)
     for encoded in described.file_descriptor_response.file_descriptor_proto:

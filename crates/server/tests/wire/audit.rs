@@ -65,7 +65,7 @@ impl Secured {
         let is_later = |(name, event): &(String, Value)| {
             name == "LeaderElected" && event["term"].as_u64().is_some_and(|elected| elected > term)
         };
-        for _ in 0..3000 {
+        for _ in 0..6000 {
             if let Some((_, event)) = self.audit(node).await.into_iter().find(is_later) {
                 return event;
             }

@@ -67,7 +67,7 @@ async fn who_is_not_admitted_is_told_the_partition_the_limit_and_when_to_come_ba
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whose_outcome_is_not_known_in_time_gets_it_with_the_same_key() {
     let disk = Disk::default();
-    let limits = Limits { patience: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { patience: Duration::from_secs(1), ..Limits::default() };
     let node = node(&disk, limits, |_| {}).await;
     let mut ledger = node.ledger().await;
     disk.hold_up();

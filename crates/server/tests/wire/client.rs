@@ -7,6 +7,7 @@ use gapless_client::{Client, Embedded, Error, Ledger, Options, Retry, v1};
 use gapless_engine::Engine;
 use gapless_server::{Config, Server};
 
+use crate::address::own;
 use crate::support::{Node, invoice, sale, with};
 
 fn client(addresses: &[String]) -> Client {
@@ -63,8 +64,7 @@ async fn a_refusal_and_a_violation_are_told_as_what_they_are_and_not_retried() {
 #[tokio::test]
 async fn an_address_where_nobody_is_costs_a_moment_and_nothing_else() {
     let node = Node::start().await;
-    // Nobody listens on a port that was just given back.
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let gone = own();
     let client = client(&[gone.to_string(), node.server.address().to_string()]);
     assert_eq!(client.write(sale(1, 1)).await.unwrap().workspace_offset, 1);
     let nobody = Client::new(&[gone.to_string()]).unwrap();
@@ -76,7 +76,7 @@ async fn an_address_where_nobody_is_costs_a_moment_and_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_and_subscriptions_go_on_over_a_restart_of_the_server() {
-    let node = Node::start().await;
+    let node = Node::start_at(own()).await;
     let (engine, address) = (node.engine.clone(), node.server.address());
     let client = client(&[address.to_string()]);
     let what = Some(v1::subscribe_request::What::Workspace(1));
@@ -117,7 +117,7 @@ async fn streams_and_subscriptions_go_on_over_a_restart_of_the_server() {
 
 #[tokio::test]
 async fn what_was_silent_for_longer_than_the_deadline_goes_on_after_a_restart() {
-    let node = Node::start().await;
+    let node = Node::start_at(own()).await;
     let (engine, address) = (node.engine.clone(), node.server.address());
     let client = Client::new(&[address.to_string()]).unwrap();
     let what = Some(v1::subscribe_request::What::Workspace(1));
@@ -167,7 +167,7 @@ async fn a_server_that_takes_connections_and_says_nothing_is_given_up() {
 
 /// On the same port, as soon as it is free again.
 async fn start(engine: Engine, address: std::net::SocketAddr) -> Server {
-    for _ in 0..1000 {
+    for _ in 0..6000 {
         if let Ok(server) = Server::start(engine.clone(), Config::new(address)).await {
             return server;
         }

@@ -1,6 +1,7 @@
 //! HTTP on the same port: every route, statuses, server-sent events, origin, health, metrics, and the description of it all.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -361,10 +362,11 @@ async fn pages_from_elsewhere_are_refused() {
 async fn health_metrics_and_the_description_are_there() {
     let node = Node::start().await;
     assert_eq!(get(&node, "/healthz").await.status, 200);
-    for _ in 0..1000 {
+    for _ in 0..6000 {
         if get(&node, "/readyz").await.status == 200 {
             break;
         }
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(get(&node, "/readyz").await.status, 200);
     sell(&node, "1", &json!({"event_type": "ItemSold", "client_id": "till"})).await.ok();
@@ -372,10 +374,11 @@ async fn health_metrics_and_the_description_are_there() {
     let mut metrics = get(&node, "/metrics").await;
     assert!(metrics.head.contains("text/plain; version=0.0.4"));
     // A mark follows the acknowledgement.
-    for _ in 0..1000 {
+    for _ in 0..6000 {
         if metrics.body.contains(sample) {
             break;
         }
+        tokio::time::sleep(Duration::from_millis(10)).await;
         metrics = get(&node, "/metrics").await;
     }
     assert!(metrics.body.contains(sample), "{}", metrics.body);

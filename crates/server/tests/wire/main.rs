@@ -1,6 +1,8 @@
 //! The server over real sockets: every call, every limit, races, streams, and its end.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "../sockets/address.rs"]
+mod address;
 mod admin;
 mod audit;
 mod busy;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::Duration;
 
 use crate::http::ask;
 use crate::support::{Node, invoice, sale, with, written};
@@ -120,13 +121,16 @@ async fn settled(node: &Node) -> Scraped {
             && mark("applied_index") == 4.0
             && mark("applied_global") == scraped.value("gapless_log_dispatched_index");
         let looked = "gapless_requests_total{protocol=\"http\",method=\"other\",status=\"200\"}";
-        sum == 5.0 && marked && scraped.samples.contains_key(looked)
+        // The one that follows, and nobody that has left.
+        let followed = scraped.value("gapless_subscribers") == 1.0 && scraped.value("gapless_streams") == 1.0;
+        sum == 5.0 && marked && followed && scraped.samples.contains_key(looked)
     };
-    for _ in 0..1000 {
+    for _ in 0..6000 {
         let scraped = scrape(node).await;
         if counted(&scraped) {
             return scraped;
         }
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("it is never counted: {:#?}", scrape(node).await);
 }

@@ -1,7 +1,7 @@
 //! Members of a cluster, changed over the wire. The nodes are engines in one process with a network in memory, each behind a server
 //! of its own; clients follow whoever leads.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use gapless_types::WorkspaceId;
 use tonic::Code;
 use tonic::transport::Channel;
 
+use crate::address::own;
 use crate::http::ask_at;
 use crate::support::{problem, sale, set, until, with};
 
@@ -28,11 +29,6 @@ pub(crate) struct Cluster {
     nodes: Vec<(u64, SocketAddr, Engine, Server)>,
 }
 
-/// An address where nobody listens any more.
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 /// Nodes at these addresses, from 1 on.
 fn voters(addresses: &[SocketAddr]) -> Members {
     let members = (1..).zip(addresses).map(|(node, address)| (NodeId::new(node), address.to_string()));
@@ -41,18 +37,13 @@ fn voters(addresses: &[SocketAddr]) -> Members {
 
 impl Cluster {
     async fn found(count: u64) -> Self {
-        Self::found_with(count, Security::default(), Settings::default()).await
+        Self::secured(count, Security::default()).await
     }
 
-    /// Nodes that protect themselves like this, and are in no hurry to lead.
+    /// Nodes that protect themselves like this.
     pub(crate) async fn secured(count: u64, security: Security) -> Self {
-        let calm = Settings { election_timeout: Duration::from_secs(2), ..Settings::default() };
-        Self::found_with(count, security, calm).await
-    }
-
-    async fn found_with(count: u64, security: Security, consensus: Settings) -> Self {
-        let mut cluster = Self::empty(security, consensus);
-        let addresses: Vec<SocketAddr> = (0..count).map(|_| free()).collect();
+        let mut cluster = Self::empty(security);
+        let addresses: Vec<SocketAddr> = (0..count).map(|_| own()).collect();
         let members = voters(&addresses);
         for (node, address) in (1..).zip(addresses) {
             cluster.start(node, address, Start::Found(members.clone())).await;
@@ -60,9 +51,10 @@ impl Cluster {
         cluster
     }
 
-    /// Without a node.
-    fn empty(security: Security, consensus: Settings) -> Self {
+    /// Without a node. Those that come are in no hurry to lead: on a busy machine one that leads may not be heard of for a while.
+    fn empty(security: Security) -> Self {
         let dir = tempfile::tempdir().unwrap();
+        let consensus = Settings { election_timeout: Duration::from_secs(4), ..Settings::default() };
         Self { board: Switchboard::new(7), dir, security, consensus, nodes: Vec::new() }
     }
 
@@ -94,7 +86,7 @@ impl Cluster {
     /// Polls a node until `/readyz` says this status; what it says then.
     async fn until_ready_is(&self, node: u64, status: u16) -> String {
         let address = self.address(node).parse().unwrap();
-        for _ in 0..3000 {
+        for _ in 0..6000 {
             let answer = ask_at(address, "GET", "/readyz", "", "").await;
             if answer.status == status {
                 return answer.body;
@@ -110,7 +102,7 @@ impl Cluster {
         node: u64,
         wanted: impl Fn(&v1::ClusterStatusResponse) -> bool,
     ) -> v1::ClusterStatusResponse {
-        for _ in 0..3000 {
+        for _ in 0..6000 {
             let status = self.client(node).cluster_status(v1::ClusterStatusRequest {}).await.unwrap();
             if wanted(&status) {
                 return status;
@@ -122,7 +114,7 @@ impl Cluster {
 
     /// Polls until one of the nodes leads.
     pub(crate) async fn leader(&self) -> u64 {
-        for _ in 0..3000 {
+        for _ in 0..6000 {
             let leads = |engine: &Engine| engine.replicator().leadership().borrow().is_ready();
             if let Some((node, ..)) = self.nodes.iter().find(|(_, _, engine, _)| leads(engine)) {
                 return *node;
@@ -152,7 +144,7 @@ async fn nodes_are_added_asked_to_lead_and_removed_while_clients_follow() {
     any.apply_namespace(v1::ApplyNamespaceRequest { definition }).await.unwrap();
     assert_eq!(any.write(sale(1, 1)).await.unwrap().workspace_offset, 1);
 
-    let address = free();
+    let address = own();
     cluster.start(4, address, Start::Join).await;
     let add = |node_id, address: &str| v1::AddNodeRequest { node_id, address: address.to_owned() };
     any.add_node(add(4, &address.to_string())).await.unwrap();
@@ -188,7 +180,7 @@ async fn nodes_are_added_asked_to_lead_and_removed_while_clients_follow() {
 async fn the_command_line_changes_members() {
     let mut cluster = Cluster::found(1).await;
     cluster.until(1, |status| status.takes_writes).await;
-    let (asked, address) = (cluster.address(1), free());
+    let (asked, address) = (cluster.address(1), own());
     cluster.start(2, address, Start::Join).await;
     let run = async |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gapless"));
@@ -249,8 +241,7 @@ async fn a_partition_is_made_anew_out_of_another_node_by_command() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_serves_what_its_caller_has_seen_and_says_who_leads() {
-    let calm = Settings { election_timeout: Duration::from_secs(2), ..Settings::default() };
-    let cluster = Cluster::found_with(3, Security::default(), calm).await;
+    let cluster = Cluster::found(3).await;
     let any = cluster.client(1);
     let definition = "name = 'shop'\npartitions = 1".to_owned();
     any.apply_namespace(v1::ApplyNamespaceRequest { definition }).await.unwrap();
@@ -311,8 +302,8 @@ async fn a_follower_serves_what_its_caller_has_seen_and_says_who_leads() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_knows_no_leader_is_not_ready() {
-    let mut cluster = Cluster::empty(Security::default(), Settings::default());
-    let addresses: Vec<SocketAddr> = (0..3).map(|_| free()).collect();
+    let mut cluster = Cluster::empty(Security::default());
+    let addresses: Vec<SocketAddr> = (0..3).map(|_| own()).collect();
     let members = voters(&addresses);
     cluster.start(1, addresses[0], Start::Found(members.clone())).await;
     // One of three elects nobody.

@@ -27,7 +27,7 @@ async fn told(node: &Node) -> (u16, String, Vec<bool>, bool) {
 
 /// Polls until the status is this one; what is told then.
 async fn until(node: &Node, status: u16) -> (String, Vec<bool>, bool) {
-    for _ in 0..3000 {
+    for _ in 0..6000 {
         if ask(node, "GET", "/readyz", "", "").await.status == status {
             let (_, text, health, metric) = told(node).await;
             return (text, health, metric);

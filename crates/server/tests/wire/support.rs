@@ -1,5 +1,6 @@
 //! A server on a free port with a directory of its own, and clients of it.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,8 +10,8 @@ use gapless_api::v1::projections_client::ProjectionsClient;
 use gapless_api::{Problem, v1};
 use gapless_engine::{Config as EngineConfig, Engine};
 use gapless_server::{Config, Limits, Server};
-use tonic::Status;
 use tonic::transport::Channel;
+use tonic::{Code, Status};
 
 pub(crate) type Ledger = LedgerClient<Channel>;
 pub(crate) type Admin = AdminClient<Channel>;
@@ -43,8 +44,7 @@ impl Node {
     pub(crate) async fn start_with(limits: Limits) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let node = Self::open(dir, limits).await;
-        let request = v1::ApplyNamespaceRequest { definition: SHOP.to_owned() };
-        node.admin().await.apply_namespace(request).await.unwrap();
+        node.define_shop().await;
         node
     }
 
@@ -58,8 +58,25 @@ impl Node {
         let engine = Engine::open(config).await.unwrap();
         engine.wait_for_leader().await;
         let node = Self::serve(engine, dir, limits).await;
+        node.define_shop().await;
+        node
+    }
+
+    /// On a server with little patience and a busy machine it can take more than one attempt.
+    async fn define_shop(&self) {
         let request = v1::ApplyNamespaceRequest { definition: SHOP.to_owned() };
-        node.admin().await.apply_namespace(request).await.unwrap();
+        while let Err(status) = self.admin().await.apply_namespace(request.clone()).await {
+            assert_eq!(status.code(), Code::DeadlineExceeded, "{status}");
+        }
+    }
+
+    /// A server with the namespace `shop` at an address that it can come back to.
+    pub(crate) async fn start_at(address: SocketAddr) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::embed(dir.path().join("data")).await.unwrap();
+        let server = Server::start(engine.clone(), Config::new(address)).await.unwrap();
+        let node = Self { engine, server, dir };
+        node.define_shop().await;
         node
     }
 
