@@ -445,6 +445,7 @@ fn admitted(
     // What was believed is nobody else's business from here on.
     request.headers_mut().remove(header::AUTHORIZATION);
     request.extensions_mut().insert(caller);
+    request.extensions_mut().insert(place.unsent());
     Ok(Admitted::Known(place))
 }
 
