@@ -1,4 +1,5 @@
-//! Tokens and files of keys, as arbitrary bytes: nothing panics, and nobody is believed who was not signed for.
+//! Tokens, files of keys and of clients, as arbitrary bytes: nothing panics, nobody is believed who was not signed for, and nobody has a
+//! name that nobody can have.
 //!
 //! Plain functions, one per fuzz target, so that the fuzzer and the bounded test of `crates/server` run the same code.
 
@@ -6,6 +7,7 @@
 
 use std::sync::OnceLock;
 
+use gapless_server::access::certificates::Certificates;
 use gapless_server::access::keys::{Algorithm, Key, Keys, to_file};
 use gapless_server::access::tokens::{Audience, Claims, Expected, checked, issued, unchecked};
 use gapless_server::access::{Action, Rights};
@@ -62,4 +64,26 @@ pub fn token_keys(data: &[u8]) {
             let _ = checked(token, &keys, &expected(), NOW);
         }
     }
+}
+
+/// A file of clients: what is taken says the same once it is written again.
+pub fn clients(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(clients) = Certificates::read(text) else { return };
+    let mut again = String::new();
+    for (name, Rights { namespaces, actions }) in clients.rights() {
+        assert!((1..=128).contains(&name.len()) && !name.contains(char::is_control), "{name:?}");
+        let text = |text: &dyn std::fmt::Display| serde_json::Value::from(text.to_string()).to_string();
+        let namespaces: Vec<_> = namespaces.iter().map(|pattern| text(pattern)).collect();
+        let actions: Vec<_> = actions.iter().map(|action| text(&action.name())).collect();
+        let lists = (namespaces.join(","), actions.join(","));
+        again += &format!(
+            "[[client]]\nname = {}\nnamespaces = [{}]\nactions = [{}]\n",
+            text(&name),
+            lists.0,
+            lists.1
+        );
+    }
+    let again = Certificates::read(&again).expect("what was taken is taken again");
+    assert!(clients.rights().eq(again.rights()), "{text}");
 }

@@ -18,6 +18,7 @@ pub use self::streams::Answers;
 use crate::problem::{Problem, ProblemKind};
 use crate::reading::{Question, off_thread};
 use crate::unknown;
+use crate::unsent::Unsent;
 use crate::v1;
 use crate::write::{checked, field_messages, milliseconds, response};
 use crate::write_stream::{self, InFlight};
@@ -26,12 +27,19 @@ use crate::write_stream::{self, InFlight};
 #[derive(Clone, Debug)]
 pub struct LedgerCalls {
     pub(crate) engine: Engine,
+    pub(crate) unsent: Unsent,
 }
 
 impl LedgerCalls {
     /// The calls, answered by this engine.
     pub fn new(engine: Engine) -> Self {
-        Self { engine }
+        Self { engine, unsent: Unsent::default() }
+    }
+
+    /// The same for somebody: what is read for him and not sent yet has its room there.
+    #[must_use]
+    pub fn within(&self, unsent: Unsent) -> Self {
+        Self { engine: self.engine.clone(), unsent }
     }
 
     /// Stores an event with all its numbers and changes, or says why it was refused.
@@ -79,7 +87,7 @@ impl LedgerCalls {
         if request.key.is_empty() || request.key.len() > most {
             question.check.add("key", format_args!("{} bytes; 1 to {most} are needed", request.key.len()));
         }
-        let (_, view) = question.view(&self.engine, patience).await?;
+        let (view, _held) = question.view_for(&self.engine, &self.unsent, patience).await?;
         off_thread(move || {
             let entity = view.entity(WorkspaceId::new(request.workspace), &request.key)?;
             Ok(v1::GetEntityResponse { entity: entity.map(lists::entity) })
@@ -101,7 +109,7 @@ impl LedgerCalls {
         if id.is_none() {
             question.check.add("record_id", "is not 0");
         }
-        let (_, view) = question.view(&self.engine, patience).await?;
+        let (view, _held) = question.view_for(&self.engine, &self.unsent, patience).await?;
         off_thread(move || {
             let stored = id.map(|id| view.record(WorkspaceId::new(request.workspace), id)).transpose()?;
             let stored = stored.flatten().ok_or_else(|| {

@@ -35,6 +35,7 @@ pub mod settings;
 mod status;
 pub mod trace;
 mod unknown;
+pub mod unsent;
 pub mod write;
 mod write_stream;
 
@@ -44,6 +45,7 @@ pub use ledger::LedgerCalls;
 pub use nodes::OtherNodes;
 pub use problem::{Problem, ProblemKind, Violation};
 pub use projections::ProjectionCalls;
+pub use unsent::{Unsent, UnsentLimit};
 pub use write_stream::InFlight;
 
 /// Everything that the protocol says, as messages and services.

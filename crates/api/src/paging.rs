@@ -1,7 +1,11 @@
 //! Reading a long row of things page by page, so that a reader who stops early or is slow costs little memory.
 
+use gapless_engine::types::limits::MAX_RECORD_BYTES;
+
 /// Bytes that are read ahead of a reader, about.
-const AHEAD_BYTES: usize = 256 << 10;
+pub(crate) const AHEAD_BYTES: usize = 256 << 10;
+/// Bytes that a page has at most: the last item is the one that goes beyond.
+pub(crate) const PAGE_BYTES: usize = AHEAD_BYTES + MAX_RECORD_BYTES as usize;
 /// Items that are read at once, at most.
 const MOST: usize = 64;
 

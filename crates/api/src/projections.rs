@@ -23,6 +23,7 @@ use crate::admin::AdminCalls;
 use crate::check::Check;
 use crate::problem::{Problem, ProblemKind};
 use crate::unknown;
+use crate::unsent::Unsent;
 use crate::v1;
 
 /// For how long a lease is renewed if nothing was said.
@@ -36,12 +37,19 @@ const MARGIN: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub struct ProjectionCalls {
     pub(crate) engine: Engine,
+    pub(crate) unsent: Unsent,
 }
 
 impl ProjectionCalls {
     /// The calls, answered by this engine.
     pub fn new(engine: Engine) -> Self {
-        Self { engine }
+        Self { engine, unsent: Unsent::default() }
+    }
+
+    /// The same for somebody: what is read for him and not sent yet has its room there.
+    #[must_use]
+    pub fn within(&self, unsent: Unsent) -> Self {
+        Self { engine: self.engine.clone(), unsent }
     }
 
     /// Waits for work.

@@ -1,6 +1,9 @@
 //! The events of a whole namespace, merged from its partitions into the order of the replicated log.
 //!
 //! All partitions are read up to one entry, so that the answer is complete up to there and has nothing behind it.
+//!
+//! Each partition has its part of what is read ahead. An event that is longer than such a part is not kept until it is its turn, but read
+//! again then: a reader who is slow costs no more for many partitions than for one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,14 +14,18 @@ use gapless_engine::types::{LogIndex, PartitionId, PartitionOffset};
 use gapless_engine::{Consistency, Engine, ReadOptions, Target};
 
 use crate::event::event;
-use crate::paging::{PageLength, Wanted};
+use crate::ledger::LedgerCalls;
+use crate::paging::{AHEAD_BYTES, PAGE_BYTES, PageLength, Wanted};
 use crate::problem::{Problem, ProblemKind};
 use crate::reading::{Newness, off_thread, view};
 use crate::unknown;
+use crate::unsent::{Held, Unsent};
 use crate::v1;
 
 /// Outcomes that are read ahead in all partitions together, at most; at least one in each.
 const AHEAD: usize = 256;
+/// The smallest part of the bytes that are read ahead which a partition has, however many there are.
+const LEAST_PART: usize = 4 << 10;
 
 struct Merge {
     engine: Engine,
@@ -27,6 +34,9 @@ struct Merge {
     direction: Direction,
     wanted: Wanted,
     patience: Duration,
+    unsent: Unsent,
+    /// Room for what all partitions have read ahead.
+    held: Option<Held>,
 }
 
 /// One partition.
@@ -37,23 +47,35 @@ struct Lane {
     /// The last entry whose outcomes count.
     end: LogIndex,
     read: VecDeque<StoredOutcome>,
+    /// The next one if nothing is read: it is too long for this partition's part.
+    long: Option<Long>,
     length: PageLength,
     most: usize,
+    /// Bytes that are read ahead here.
+    part: usize,
+}
+
+/// Where an event stands that is read when it is its turn.
+#[derive(Clone, Copy)]
+struct Long {
+    index: LogIndex,
+    offset: PartitionOffset,
 }
 
 /// The events, one by one.
 pub(crate) async fn events(
-    engine: &Engine,
+    calls: &LedgerCalls,
     request: &v1::ReadAllRequest,
     newness: Newness,
     direction: Direction,
     patience: Duration,
 ) -> Result<impl Stream<Item = Result<v1::Event, Problem>> + Send + use<>, Problem> {
-    let name = request.namespace.clone();
+    let (engine, name) = (&calls.engine, request.namespace.clone());
     let namespace = engine.namespace(&name).ok_or_else(|| unknown::namespace(engine, &name))?;
     let partitions: Vec<PartitionId> = namespace.partitions().collect();
     let end = last_entry(engine, &partitions, newness, patience).await?;
     let most = (AHEAD / partitions.len()).max(1);
+    let part = (AHEAD_BYTES / partitions.len()).max(LEAST_PART);
     let mut lanes = Vec::new();
     for partition in partitions {
         // Whatever this node has is enough: everything up to the last entry that counts is applied by now.
@@ -63,10 +85,11 @@ pub(crate) async fn events(
         let from = request.from;
         let next = off_thread(move || start(&view, from, end, direction)).await?;
         let length = PageLength::first();
-        lanes.push(Lane { partition, applied, next, end, read: VecDeque::new(), length, most });
+        let read = VecDeque::new();
+        lanes.push(Lane { partition, applied, next, end, read, long: None, length, most, part });
     }
-    let wanted = Wanted::of(request.limit);
-    let merge = Merge { engine: engine.clone(), namespace: name, lanes, direction, wanted, patience };
+    let (wanted, unsent, engine) = (Wanted::of(request.limit), calls.unsent.clone(), engine.clone());
+    let merge = Merge { engine, namespace: name, lanes, direction, wanted, patience, unsent, held: None };
     Ok(stream::try_unfold(merge, |merge| async move { merge.next().await }))
 }
 
@@ -135,24 +158,76 @@ impl Merge {
         if self.wanted.is_over() {
             return Ok(None);
         }
+        let one_more = self.room().await;
         for lane in &mut self.lanes {
             lane.fill(&self.engine, self.direction, self.patience).await?;
         }
-        let key = |lane: &&mut Lane| (lane.read[0].header().log_index, lane.partition);
-        let filled = self.lanes.iter_mut().filter(|lane| !lane.read.is_empty());
-        let lane = match self.direction {
-            Direction::Forward => filled.min_by_key(key),
-            Direction::Backward => filled.max_by_key(key),
+        if let (None, Some(held)) = (&one_more, &mut self.held) {
+            // Each is filled again before the others are empty.
+            held.keep(self.lanes.iter().map(|lane| lane.part).sum());
+        }
+        let filled =
+            self.lanes.iter_mut().filter_map(|lane| Some(((lane.next_index()?, lane.partition), lane)));
+        let next = match self.direction {
+            Direction::Forward => filled.min_by_key(|(key, _)| *key),
+            Direction::Backward => filled.max_by_key(|(key, _)| *key),
         };
-        let Some(lane) = lane else { return Ok(None) };
-        let Some(stored) = lane.read.pop_front() else { return Ok(None) };
+        let Some((_, lane)) = next else { return Ok(None) };
+        let Some(stored) = lane.take(&self.engine, self.direction, self.patience).await? else {
+            return Ok(None);
+        };
         let event = event(&self.namespace, lane.partition, &stored)?;
         self.wanted = self.wanted.without(1);
         Ok(Some((event, self)))
     }
+
+    /// Room for one more event; or for everything, if nothing is read ahead yet, or not any more: whoever waits has nothing.
+    async fn room(&mut self) -> Option<Held> {
+        if self.held.is_some() {
+            let one_more = self.unsent.room_now(PAGE_BYTES);
+            if one_more.is_some() {
+                return one_more;
+            }
+            self.lanes.iter_mut().for_each(Lane::put_back);
+            self.held = None;
+        }
+        let parts: usize = self.lanes.iter().map(|lane| lane.part).sum();
+        self.held = Some(self.unsent.room(parts + PAGE_BYTES).await);
+        None
+    }
 }
 
 impl Lane {
+    /// The entry of the next event.
+    fn next_index(&self) -> Option<LogIndex> {
+        let long = self.long.map(|long| long.index);
+        long.or_else(|| self.read.front().map(|stored| stored.header().log_index))
+    }
+
+    /// Forgets what was read: it is read again.
+    fn put_back(&mut self) {
+        let long = self.long.take().map(|long| long.offset);
+        self.next = long.or_else(|| self.read.front().map(StoredOutcome::offset)).or(self.next);
+        self.read.clear();
+    }
+
+    /// The next event.
+    async fn take(
+        &mut self,
+        engine: &Engine,
+        direction: Direction,
+        patience: Duration,
+    ) -> Result<Option<StoredOutcome>, Problem> {
+        let Some(long) = self.long.take() else { return Ok(self.read.pop_front()) };
+        let view = self.view(engine, patience).await?;
+        Ok(off_thread(move || Ok(view.outcomes(long.offset, 1, direction)?)).await?.pop())
+    }
+
+    async fn view(&self, engine: &Engine, patience: Duration) -> Result<View, Problem> {
+        let options = ReadOptions { consistency: Consistency::AtLeast(self.applied), patience };
+        Ok(engine.view(self.partition, options).await?)
+    }
+
     /// Reads until there is an event, or nothing is left that counts.
     async fn fill(
         &mut self,
@@ -160,26 +235,43 @@ impl Lane {
         direction: Direction,
         patience: Duration,
     ) -> Result<(), Problem> {
-        while self.read.is_empty() {
+        while self.long.is_none() && self.read.is_empty() {
             let Some(from) = self.next else { return Ok(()) };
-            let options = ReadOptions { consistency: Consistency::AtLeast(self.applied), patience };
-            let view = engine.view(self.partition, options).await?;
+            let view = self.view(engine, patience).await?.with_bytes_at_once(self.part);
             let limit = self.length.get().min(self.most);
-            let page = off_thread(move || Ok(view.outcomes(from, limit, direction)?)).await?;
-            let bytes = page.iter().map(|stored| stored.bytes().len()).sum();
+            let mut page = off_thread(move || Ok(view.outcomes(from, limit, direction)?)).await?;
+            let bytes: usize = page.iter().map(|stored| stored.bytes().len()).sum();
             self.length = self.length.next(page.len(), bytes);
+            if bytes > self.part && page.len() > 1 {
+                // The last one is beyond what fits, and is read again with what follows it.
+                page.pop();
+            }
             let last = page.last().map(|last| (last.header().partition_offset, last.header().log_index));
             self.next =
                 last.filter(|(_, index)| *index <= self.end).and_then(|(offset, _)| match direction {
                     Direction::Forward => offset.next().filter(|next| *next <= self.applied),
                     Direction::Backward => offset.previous(),
                 });
-            let counts = |stored: &StoredOutcome| {
-                let header = stored.header();
-                header.kind == OutcomeKind::Event && header.log_index <= self.end
-            };
-            self.read.extend(page.into_iter().filter(counts));
+            self.keep(&page);
         }
         Ok(())
+    }
+
+    /// Keeps of a page what counts, as far as it fits. What was read together with it is not kept for its sake.
+    fn keep(&mut self, page: &[StoredOutcome]) {
+        let counts = |stored: &&StoredOutcome| {
+            let header = stored.header();
+            header.kind == OutcomeKind::Event && header.log_index <= self.end
+        };
+        for stored in page.iter().filter(counts) {
+            match stored.bytes().len() > self.part {
+                // It was read alone.
+                true => {
+                    let index = stored.header().log_index;
+                    self.long = Some(Long { index, offset: stored.offset() });
+                }
+                false => self.read.push_back(stored.apart()),
+            }
+        }
     }
 }

@@ -9,6 +9,7 @@ use gapless_engine::{Consistency, Engine, PartitionState, ReadError, ReadOptions
 use crate::check::Check;
 use crate::problem::{Problem, ProblemKind};
 use crate::unknown;
+use crate::unsent::{Held, Unsent};
 use crate::v1;
 
 /// How new an answer has to be: what is waited for, in this order.
@@ -89,6 +90,40 @@ impl<'a> Question<'a> {
         let view = view(engine, found.partition, self.newness, patience).await?;
         Ok((found, view))
     }
+
+    /// A view for an answer that can be long, and room for it.
+    pub(crate) async fn view_for(
+        self,
+        engine: &Engine,
+        unsent: &Unsent,
+        patience: Duration,
+    ) -> Result<(View, Held), Problem> {
+        self.check.end()?;
+        let found = partition_of(engine, self.namespace, self.workspace)?;
+        with_room(unsent, patience, |patience| view(engine, found.partition, self.newness, patience)).await
+    }
+}
+
+/// Bytes of an answer that is no stream, at most, but for what surrounds them: a page ends behind the item that is beyond it.
+pub(crate) const ANSWER_BYTES: usize = 2 << 20;
+
+/// A view, and room for what is read from it. While room is waited for, nothing is kept from changing.
+pub(crate) async fn with_room<V, F>(
+    unsent: &Unsent,
+    patience: Duration,
+    view: impl Fn(Duration) -> F,
+) -> Result<(V, Held), Problem>
+where
+    F: Future<Output = Result<V, Problem>>,
+{
+    let started = tokio::time::Instant::now();
+    let first = view(patience).await?;
+    if let Some(held) = unsent.room_now(ANSWER_BYTES) {
+        return Ok((first, held));
+    }
+    drop(first);
+    let held = unsent.room_within(ANSWER_BYTES, patience.saturating_sub(started.elapsed())).await?;
+    Ok((view(patience.saturating_sub(started.elapsed())).await?, held))
 }
 
 /// A partition by its index.

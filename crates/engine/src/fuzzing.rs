@@ -11,7 +11,7 @@ use gapless_log::io::{Io, OpenMode, write_all_at};
 use gapless_types::{Name, NamespaceId, PartitionId, PartitionIndex};
 use sha2::{Digest, Sha256};
 
-use crate::backup::{FileEntry, Manifest, PieceReader, What, entry_of, row_of};
+use crate::backup::{Directory, FileEntry, Manifest, PieceReader, What, entry_of, row_of};
 use crate::catalog::{decode_catalog, encode_catalog};
 use crate::questions::{Answer, Question};
 use crate::retention::Domain;
@@ -71,4 +71,39 @@ pub fn question_again(bytes: &[u8]) -> (Option<Bytes>, Option<Bytes>) {
     let bytes = Bytes::copy_from_slice(bytes);
     let question = Question::decode(&bytes).ok().map(|question| question.encode());
     (question, Answer::decode(&bytes).ok().map(|answer| answer.encode()))
+}
+
+/// Makes every checksum of a backup right: of the items of its files, of the files, of its manifests. What the manifests say besides
+/// stays as it is.
+pub fn seal_backup(io: &MemoryIo, root: &Path) {
+    let directory = Directory::new(Arc::new(io.clone()), root);
+    for path in directory.manifest_files().unwrap_or_default() {
+        let Ok(bytes) = io.bytes_of(&path) else { continue };
+        let mut sealed = sealed_manifest(&bytes);
+        if let Ok(mut manifest) = Manifest::decode(&sealed) {
+            for file in &mut manifest.files {
+                let path = root.join(file.path());
+                let Ok(bytes) = io.bytes_of(&path) else { continue };
+                let bytes = sealed_piece(bytes);
+                // It is there: its bytes were read.
+                let _ = io.overwrite(&path, 0, &bytes);
+                (file.length, file.digest) = (bytes.len() as u64, Sha256::digest(&bytes).into());
+            }
+            sealed = manifest.encode();
+        }
+        let _ = io.set_len(&path, 0).and_then(|()| io.overwrite(&path, 0, &sealed));
+    }
+}
+
+/// A file of a backup with the checksums that its items have.
+fn sealed_piece(mut bytes: Vec<u8>) -> Vec<u8> {
+    let mut at = 24;
+    while let Some(&[a, b, c, d]) = bytes.get(at..at + 4) {
+        let end = (at + 8).saturating_add(u32::from_le_bytes([a, b, c, d]) as usize);
+        let Some(item) = bytes.get(at + 8..end) else { break };
+        let sum = crc32c::crc32c(item).to_le_bytes();
+        bytes[at + 4..at + 8].copy_from_slice(&sum);
+        at = end;
+    }
+    bytes
 }

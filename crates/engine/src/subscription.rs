@@ -4,6 +4,12 @@
 //! Nothing is pushed into a buffer, so a slow reader is slow for himself alone, and never misses anything. Also not when a snapshot is
 //! installed: it has what he has not read.
 //!
+//! ```text
+//!  one partition          a page is read, and handed out one by one
+//!  a whole namespace      each partition has its part of a page: the first outcome of all of them is the next one. One that is longer
+//!                         than such a part is not kept: only where it stands, and it is read again when it is its turn
+//! ```
+//!
 //! Must not know: what events mean, who reads them.
 
 use std::collections::VecDeque;
@@ -11,6 +17,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use gapless_partition::{Direction, Fault, OutcomeKind, StoredOutcome, View};
+use gapless_types::limits::MAX_RECORD_BYTES;
 use gapless_types::{LogIndex, NamespaceId, PartitionId, PartitionOffset, WorkspaceId, WorkspaceOffset};
 
 use crate::engine::Engine;
@@ -19,6 +26,10 @@ use crate::slot::{PartitionState, Slot};
 
 /// Outcomes that are read at once.
 const PAGE: usize = 256;
+/// Bytes of them, about: what all partitions together have that was read and not handed out yet.
+const PAGE_BYTES: usize = 256 << 10;
+/// The smallest part of that which a partition has, however many there are.
+const LEAST_PART: usize = 4 << 10;
 
 /// What is followed, and from where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +66,31 @@ struct Source {
     slot: Arc<Slot>,
     place: Place,
     read: VecDeque<StoredOutcome>,
+    /// The next one if nothing is read: too long for this partition's part.
+    long: Option<Long>,
+    /// How many bytes of this partition are kept.
+    part: Part,
+}
+
+/// Where an outcome stands that is read when it is its turn.
+#[derive(Clone, Copy, Debug)]
+struct Long {
+    index: LogIndex,
+    offset: PartitionOffset,
+}
+
+/// What one partition may have of a page.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    bytes: usize,
+    /// Whether others have parts, too. Alone, a partition keeps what it has read, however long.
+    is_shared: bool,
+}
+
+impl Part {
+    fn of(partitions: usize) -> Self {
+        Self { bytes: (PAGE_BYTES / partitions.max(1)).max(LEAST_PART), is_shared: partitions > 1 }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,8 +108,9 @@ impl Engine {
     /// If there is no such partition or namespace.
     pub fn follow(&self, what: Follow) -> Result<Subscription, ReadError> {
         let slot = |partition| self.node().slot(partition).ok_or(ReadError::Unknown);
-        let source = |slot, place| Source { slot, place, read: VecDeque::new() };
-        let (sources, events_only, ordered) = match what {
+        let source =
+            |slot, place| Source { slot, place, read: VecDeque::new(), long: None, part: Part::of(1) };
+        let (mut sources, events_only, ordered) = match what {
             Follow::Workspace(partition, workspace, from) => {
                 (vec![source(slot(partition)?, Place::Workspace(workspace, from))], true, false)
             }
@@ -90,6 +127,8 @@ impl Engine {
                 (sources, true, true)
             }
         };
+        let part = Part::of(sources.len());
+        sources.iter_mut().for_each(|source: &mut Source| source.part = part);
         Ok(Subscription { engine: self.clone(), sources, events_only, ordered })
     }
 }
@@ -113,6 +152,35 @@ impl Subscription {
         }
     }
 
+    /// Whether something was read that was not handed out yet.
+    pub fn is_ahead(&self) -> bool {
+        self.sources.iter().any(Source::is_ahead)
+    }
+
+    /// How many bytes are kept until everything that was read is handed out, at most.
+    pub fn bytes_ahead(&self) -> usize {
+        match &self.sources[..] {
+            [alone] => alone.read.iter().map(|outcome| outcome.bytes().len()).sum(),
+            // Each is filled again before the others are empty.
+            sources => sources.iter().map(|source| source.part.bytes).sum(),
+        }
+    }
+
+    /// Whether several partitions are merged: then more of one is read while others are ahead.
+    pub fn is_merged(&self) -> bool {
+        self.sources.len() > 1
+    }
+
+    /// Forgets what was read and not handed out: it is read again.
+    pub fn put_back(&mut self) {
+        self.sources.iter_mut().for_each(Source::put_back);
+    }
+
+    /// The most bytes that there are while something is read.
+    pub fn most_bytes(&self) -> usize {
+        self.sources.iter().map(|source| source.part.bytes).sum::<usize>() + MAX_RECORD_BYTES as usize
+    }
+
     /// The next thing that happened, if it has.
     ///
     /// # Errors
@@ -126,19 +194,15 @@ impl Subscription {
         for source in &mut self.sources {
             source.fill(&self.engine, self.events_only).await?;
         }
-        let first = self
-            .sources
-            .iter_mut()
-            .filter(|source| !source.read.is_empty())
-            .min_by_key(|source| (source.read[0].header().log_index, source.slot.id));
-        let Some(source) = first else { return Ok(None) };
-        if let Some(bound) = bound
-            && Some(source.read[0].header().log_index) > bound
-        {
+        let first = self.sources.iter_mut().filter_map(|source| Some((source.next_index()?, source)));
+        let Some((index, source)) = first.min_by_key(|(index, source)| (*index, source.slot.id)) else {
+            return Ok(None);
+        };
+        if bound.is_some_and(|bound| Some(index) > bound) {
             return Ok(None);
         }
-        let outcome = source.read.pop_front().expect("it is not empty");
-        Ok(Some(Followed { partition: source.slot.id, outcome }))
+        let partition = source.slot.id;
+        Ok(source.take(&self.engine).await?.map(|outcome| Followed { partition, outcome }))
     }
 
     fn applied_everywhere(&self) -> Option<LogIndex> {
@@ -151,7 +215,7 @@ impl Subscription {
     }
 
     /// Ready when something may have happened since this call.
-    fn watch(&self) -> impl Future<Output = ()> + use<> {
+    pub fn watch(&self) -> impl Future<Output = ()> + use<> {
         let mut changes: Vec<BoxFuture<'static, ()>> = Vec::new();
         for source in &self.sources {
             let (mut applied, mut state) = (source.slot.applied.subscribe(), source.slot.state.subscribe());
@@ -181,6 +245,46 @@ impl Subscription {
 }
 
 impl Source {
+    fn is_ahead(&self) -> bool {
+        self.long.is_some() || !self.read.is_empty()
+    }
+
+    /// The entry of the next outcome.
+    fn next_index(&self) -> Option<LogIndex> {
+        let long = self.long.map(|long| long.index);
+        long.or_else(|| self.read.front().map(|outcome| outcome.header().log_index))
+    }
+
+    fn put_back(&mut self) {
+        let first = match (self.long.take(), self.read.front()) {
+            (Some(long), _) => Some((long.offset, None)),
+            (None, Some(first)) => Some((first.offset(), first.header().workspace_offset)),
+            (None, None) => None,
+        };
+        self.place = match (self.place, first) {
+            (Place::Workspace(workspace, _), Some((_, Some(offset)))) => Place::Workspace(workspace, offset),
+            (_, Some((offset, _))) => Place::Partition(offset),
+            (place, None) => place,
+        };
+        self.read.clear();
+    }
+
+    /// The next outcome.
+    async fn take(&mut self, engine: &Engine) -> Result<Option<StoredOutcome>, ReadError> {
+        let Some(long) = self.long else { return Ok(self.read.pop_front()) };
+        // A partition that a snapshot replaced meanwhile is found at the next look, and has it.
+        let view = match engine.node().view_now(&self.slot).await {
+            Err(ReadError::Closing) => return Ok(None),
+            other => other?,
+        };
+        let job = move || view.outcomes(long.offset, 1, Direction::Forward);
+        let found = engine.node().workers.run(job).await?;
+        if !found.is_empty() {
+            self.long = None;
+        }
+        Ok(found.into_iter().next())
+    }
+
     /// A partition that a snapshot replaced is found again: what was read of it stays read, and the next outcome has the same offset
     /// there.
     async fn find(&mut self, engine: &Engine) -> Result<(), ReadError> {
@@ -191,7 +295,7 @@ impl Source {
     }
 
     async fn fill(&mut self, engine: &Engine, events_only: bool) -> Result<(), ReadError> {
-        while self.read.is_empty() {
+        while !self.is_ahead() {
             if self.slot.applied.borrow().offset.is_none() {
                 return Ok(());
             }
@@ -207,40 +311,68 @@ impl Source {
                 }
                 other => other?,
             };
-            let place = self.place;
-            let job = move || read(&view, place, events_only);
-            let (found, next) = engine.node().workers.run(job).await?;
-            let moved = next.is_some();
-            if let Some(next) = next {
-                self.place = next;
-            }
+            let (place, part) = (self.place, self.part);
+            let job = move || read(&view.with_bytes_at_once(part.bytes), place, part, events_only);
+            let Page { found, long, next } = engine.node().workers.run(job).await?;
+            let Some(next) = next else { return Ok(()) };
+            self.place = next;
             self.read.extend(found);
-            if !moved {
-                return Ok(());
-            }
+            self.long = long;
         }
         Ok(())
     }
 }
 
-/// What there is from a place on, and the place behind it; none if there was nothing.
-fn read(view: &View, place: Place, events_only: bool) -> Result<(Vec<StoredOutcome>, Option<Place>), Fault> {
+/// What there is from a place on.
+#[derive(Default)]
+struct Page {
+    found: Vec<StoredOutcome>,
+    long: Option<Long>,
+    /// The place behind it; none if there was nothing.
+    next: Option<Place>,
+}
+
+fn read(view: &View, place: Place, part: Part, events_only: bool) -> Result<Page, Fault> {
+    let found = match place {
+        Place::Workspace(workspace, from) => view.events(workspace, from, PAGE, Direction::Forward)?,
+        Place::Partition(from) => view.outcomes(from, PAGE, Direction::Forward)?,
+        Place::Entry(index) => {
+            let next = Some(Place::Partition(first_of(view, index)?));
+            return Ok(Page { next, ..Page::default() });
+        }
+    };
+    Ok(page(found, place, part, events_only))
+}
+
+/// As much of what was read as is kept.
+fn page(mut found: Vec<StoredOutcome>, place: Place, part: Part, events_only: bool) -> Page {
+    let bytes: usize = found.iter().map(|outcome| outcome.bytes().len()).sum();
+    if part.is_shared && bytes > part.bytes && found.len() > 1 {
+        // The last one is beyond what fits, and is read again with what follows it.
+        found.pop();
+    }
+    let next = found.last().and_then(|last| behind(place, last));
+    if events_only {
+        found.retain(|outcome| outcome.header().kind == OutcomeKind::Event);
+    }
+    match &found[..] {
+        [alone] if part.is_shared && alone.bytes().len() > part.bytes => {
+            let long = Long { index: alone.header().log_index, offset: alone.offset() };
+            Page { found: Vec::new(), long: Some(long), next }
+        }
+        // What was read together with them is not kept for their sake.
+        _ => Page { found: found.iter().map(StoredOutcome::apart).collect(), long: None, next },
+    }
+}
+
+/// The place behind an outcome.
+fn behind(place: Place, last: &StoredOutcome) -> Option<Place> {
     match place {
-        Place::Workspace(workspace, from) => {
-            let found = view.events(workspace, from, PAGE, Direction::Forward)?;
-            let last = found.last().and_then(|last| last.header().workspace_offset);
-            let next = last.and_then(WorkspaceOffset::next).map(|next| Place::Workspace(workspace, next));
-            Ok((found, next))
+        Place::Workspace(workspace, _) => {
+            let next = last.header().workspace_offset.and_then(WorkspaceOffset::next)?;
+            Some(Place::Workspace(workspace, next))
         }
-        Place::Partition(from) => {
-            let mut found = view.outcomes(from, PAGE, Direction::Forward)?;
-            let last = found.last().map(|last| last.header().partition_offset);
-            if events_only {
-                found.retain(|outcome| outcome.header().kind == OutcomeKind::Event);
-            }
-            Ok((found, last.and_then(PartitionOffset::next).map(Place::Partition)))
-        }
-        Place::Entry(index) => Ok((Vec::new(), Some(Place::Partition(first_of(view, index)?)))),
+        _ => last.offset().next().map(Place::Partition),
     }
 }
 

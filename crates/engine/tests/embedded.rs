@@ -223,6 +223,51 @@ async fn following_has_no_seam_between_what_was_and_what_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn following_keeps_little_of_long_events_and_what_is_put_back_comes_again() {
+    let io = Arc::new(MemoryIo::new());
+    let engine = open(&io).await;
+    let namespace = engine.define(shop(3)).await.unwrap();
+    let long = vec![b'1'; 300 << 10];
+    for number in 1..=60 {
+        let payload = if number % 4 == 0 { &long[..] } else { b"{}" };
+        write(&engine, number, &Write { payload, ..sale(number % 6) }).await.unwrap();
+    }
+    let workspace = WorkspaceId::new(0);
+    let partition = engine.partition_of("shop", workspace).unwrap();
+    let everything = || engine.follow(Follow::Namespace(namespace, gapless_types::LogIndex::FIRST)).unwrap();
+    let mut whole = Vec::new();
+    let mut following = everything();
+    assert!(following.is_merged() && !following.is_ahead());
+    for _ in 0..60 {
+        whole.push(following.next().await.unwrap());
+        assert!(following.bytes_ahead() < 300 << 10, "long events are not kept");
+    }
+    let places: Vec<_> = whole.iter().map(|event| event.outcome.header().log_index).collect();
+    assert!(places.is_sorted());
+    assert_eq!(whole.iter().filter(|event| event.outcome.bytes().len() > 300 << 10).count(), 15);
+
+    let of_workspace = Follow::Workspace(partition, workspace, WorkspaceOffset::FIRST);
+    let in_workspace = |event: &&gapless_engine::Followed| event.outcome.header().workspace == workspace;
+    let expected: Vec<_> = whole.iter().filter(in_workspace).cloned().collect();
+    for (mut following, expected) in
+        [(everything(), &whole), (engine.follow(of_workspace).unwrap(), &expected)]
+    {
+        let mut was_ahead = 0;
+        for (number, event) in expected.iter().enumerate() {
+            assert_eq!(following.next().await.unwrap(), *event);
+            was_ahead += u32::from(following.is_ahead());
+            if number % 3 == 0 {
+                following.put_back();
+                assert!(!following.is_ahead());
+            }
+        }
+        assert!(was_ahead > 0, "there was something to put back");
+        assert_eq!(following.try_next().await.unwrap(), None);
+    }
+    engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn namespaces_and_partitions_come_go_freeze_and_thaw() {
     let io = Arc::new(MemoryIo::new());
     let engine = open(&io).await;

@@ -7,6 +7,8 @@
 #![expect(clippy::unwrap_used, reason = "the first thing that does not hold ends the test")]
 #![expect(clippy::print_stdout, reason = "seeds and failing inputs are printed")]
 
+#[path = "../../../fuzz/harness/backup.rs"]
+pub mod backup;
 #[path = "../../../fuzz/harness/engine.rs"]
 pub mod engine;
 #[path = "../../../fuzz/harness/exercise.rs"]
@@ -32,6 +34,11 @@ fn manifests() {
 #[test]
 fn pieces() {
     exercise("piece", engine::piece, 2_000);
+}
+
+#[test]
+fn backups() {
+    exercise("backup", backup::backup, 1_500);
 }
 
 #[test]

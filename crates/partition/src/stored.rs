@@ -46,6 +46,12 @@ impl StoredOutcome {
         &self.bytes
     }
 
+    /// The same in memory of its own: whoever keeps it for long does not keep what was read together with it.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        Self { offset: self.offset, bytes: Bytes::copy_from_slice(&self.bytes) }
+    }
+
     /// Its leaf in the tree of its workspace, if it is an event: the hash of all its bytes, numbers included.
     pub fn leaf_hash(&self) -> Option<Hash> {
         (self.header().kind == OutcomeKind::Event).then(|| Hash::of_leaf(&self.bytes))

@@ -35,6 +35,8 @@ pub struct View {
     schema: Option<Arc<Schema>>,
     applied: Option<PartitionOffset>,
     time: u64,
+    /// Outcomes are read until they have so many bytes.
+    at_once: usize,
 }
 
 /// A workspace that exists.
@@ -110,7 +112,14 @@ impl View {
         applied: Option<PartitionOffset>,
         time: u64,
     ) -> Self {
-        Self { partition, log, rows: Arc::new(rows), schema, applied, time }
+        Self { partition, log, rows: Arc::new(rows), schema, applied, time, at_once: MAX_READ_BYTES }
+    }
+
+    /// The same, which reads fewer outcomes at once: none follows when those so far have so many bytes.
+    #[must_use]
+    pub fn with_bytes_at_once(mut self, bytes: usize) -> Self {
+        self.at_once = bytes.min(MAX_READ_BYTES);
+        self
     }
 
     /// Which partition it is of.
@@ -134,7 +143,7 @@ impl View {
     }
 
     /// Outcomes of the partition from `from` on, at most `limit`, upwards or downwards. Fewer if they are large: none follows when
-    /// those so far have [`MAX_READ_BYTES`].
+    /// those so far have [`MAX_READ_BYTES`], or what [`View::with_bytes_at_once`] says.
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -151,7 +160,7 @@ impl View {
             Direction::Backward => Some(from.min(last)),
         };
         let (mut bytes, mut log) = (0, ReadAhead::new(&self.log, direction));
-        while let Some(offset) = next.filter(|_| found.len() < limit && bytes < MAX_READ_BYTES) {
+        while let Some(offset) = next.filter(|_| found.len() < limit && bytes < self.at_once) {
             let outcome = log.read(offset)?;
             bytes += outcome.bytes().len();
             found.push(outcome);
@@ -199,7 +208,7 @@ impl View {
     }
 
     /// Events of a workspace from `from` on, at most `limit`, upwards or downwards. Fewer if they are large: none follows when those
-    /// so far have [`MAX_READ_BYTES`].
+    /// so far have [`MAX_READ_BYTES`], or what [`View::with_bytes_at_once`] says.
     ///
     /// # Errors
     /// If store or log cannot be read.
@@ -224,7 +233,7 @@ impl View {
             let outcome = log.read(offset)?;
             bytes += outcome.bytes().len();
             found.push(outcome);
-            if bytes >= MAX_READ_BYTES {
+            if bytes >= self.at_once {
                 break;
             }
         }

@@ -52,6 +52,7 @@ use crate::server::Limits;
 use crate::slow_body::Timely;
 use crate::strangers::{Stranger, Strangers};
 use crate::tracing_request::Traced;
+use crate::unread::Unread;
 
 /// How long nothing is accepted after the system could not: file handles have to come back first.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
@@ -291,6 +292,8 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         begins.store(true, Relaxed);
         answer(door.clone(), connection.clone(), its.clone(), stranger.clone(), limits, request)
     });
+    // As long as a ping and its answer may take: who reads nothing gets no ping, and cannot answer.
+    let stream = Unread::new(stream, limits.keep_alive * 2);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     // Whichever protocol it is, and however much came: the headers of the first request are complete by then. Those that follow on a
     // connection of HTTP/1 are waited for by its own timer.
@@ -442,6 +445,7 @@ fn admitted(
     // What was believed is nobody else's business from here on.
     request.headers_mut().remove(header::AUTHORIZATION);
     request.extensions_mut().insert(caller);
+    request.extensions_mut().insert(place.unsent());
     Ok(Admitted::Known(place))
 }
 

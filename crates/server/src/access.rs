@@ -11,7 +11,7 @@
 //! Must not know: what a call does; how a credential is checked.
 
 pub(crate) mod authentication;
-pub(crate) mod certificates;
+pub mod certificates;
 pub mod clock;
 mod crypto;
 mod failures;

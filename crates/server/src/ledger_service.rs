@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::access::Caller;
-use crate::access::gate::{Gate, caller};
+use crate::access::gate::{Gate, caller, unsent};
 use crate::access::rules::{Asked, WRITE_STREAM};
 use crate::call::{Sent, patience, sent, unread, until_over};
 use crate::server::Limits;
@@ -44,6 +44,7 @@ macro_rules! answered {
     ($self:ident, $call:ident, $request:ident) => {{
         let patience = $self.patience(&$request);
         let calls = $self.gate.open(caller($request.extensions())?, $request.get_ref()).await?.calls();
+        let calls = calls.within(unsent($request.extensions())?);
         Ok(Response::new(calls.$call($request.into_inner(), patience).await?))
     }};
 }
@@ -54,6 +55,7 @@ macro_rules! streamed {
         let patience = $self.patience(&$request);
         let caller = caller($request.extensions())?.clone();
         let calls = $self.gate.open(&caller, $request.get_ref()).await?.calls();
+        let calls = calls.within(unsent($request.extensions())?);
         Ok($self.stream(calls.$call($request.into_inner(), patience).await?, &caller))
     }};
 }
@@ -149,6 +151,7 @@ impl Ledger for LedgerService {
     ) -> Result<Response<Self::SubscribeStream>, Status> {
         let caller = caller(request.extensions())?;
         let calls = self.gate.open(caller, request.get_ref()).await?.calls();
+        let calls = calls.within(unsent(request.extensions())?);
         Ok(self.stream(calls.subscribe(request.get_ref())?, caller))
     }
 

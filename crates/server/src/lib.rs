@@ -26,6 +26,7 @@ mod strangers;
 pub mod telemetry;
 mod tls;
 mod tracing_request;
+mod unread;
 
 pub use metrics::metrics_reference;
 pub use security::Security;

@@ -22,6 +22,7 @@ mod traffic;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use gapless_api::UnsentLimit;
 use gapless_engine::Engine;
 use tokio::sync::watch;
 
@@ -46,6 +47,7 @@ pub(crate) struct Metrics {
     readiness: watch::Receiver<Readiness>,
     audit: Audit,
     reloads: Arc<ReloadCounters>,
+    unsent: UnsentLimit,
 }
 
 impl Metrics {
@@ -57,9 +59,10 @@ impl Metrics {
         connections: Arc<AtomicU64>,
         audit: Audit,
         reloads: Arc<ReloadCounters>,
+        unsent: UnsentLimit,
     ) -> Self {
         let traffic = Arc::new(Traffic::new(connections));
-        Self { engine, traffic, spans, started: Started::now(), readiness, audit, reloads }
+        Self { engine, traffic, spans, started: Started::now(), readiness, audit, reloads, unsent }
     }
 
     /// Every metric, as it is now.

@@ -11,7 +11,7 @@ use gapless_api::{ProjectionCalls, v1};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::access::gate::{Gate, caller};
+use crate::access::gate::{Gate, caller, unsent};
 use crate::access::rules::{Scope, WORK};
 use crate::call::{Sent, patience, sent, unread, until_over, until_void};
 use crate::server::Limits;
@@ -86,6 +86,7 @@ macro_rules! service {
             ) -> Result<Response<Self::SubscribeEffectsStream>, Status> {
                 let caller = caller(request.extensions())?;
                 let calls = self.gate.open(caller, request.get_ref()).await?.calls();
+                let calls = calls.within(unsent(request.extensions())?);
                 let effects = calls.subscribe_effects(request.get_ref())?;
                 Ok(Response::new(sent(until_over(effects, self.closing.clone(), caller.expires.clone()))))
             }
@@ -97,7 +98,8 @@ macro_rules! service {
                 ) -> Result<Response<v1::$answered_response>, Status> {
                     let patience = self.patience(&request);
                     let opened = self.gate.open(caller(request.extensions())?, request.get_ref()).await?;
-                    let answer = opened.calls().$answered(request.into_inner(), patience).await;
+                    let calls = opened.calls().within(unsent(request.extensions())?);
+                    let answer = calls.$answered(request.into_inner(), patience).await;
                     Ok(Response::new(opened.told(answer).await?))
                 }
             )*

@@ -13,6 +13,7 @@ use gapless_api::v1::ledger_server::LedgerServer;
 use gapless_api::v1::projections_server::ProjectionsServer;
 use gapless_api::{
     AdminCalls, BackupPlaces, FILE_DESCRIPTORS, InFlight, LedgerCalls, OtherNodes, ProjectionCalls,
+    UnsentLimit,
 };
 use gapless_engine::Engine;
 use thiserror::Error;
@@ -77,6 +78,8 @@ pub struct Limits {
     pub calls_per_connection: u32,
     /// Bytes of requests that are being read at one time, of which one client has at most half.
     pub request_bytes: usize,
+    /// Bytes of answers that are read and not sent yet, of which one client has at most half.
+    pub response_bytes: usize,
     /// What one stream of writes has in flight.
     pub in_flight: InFlight,
     /// How long a connection may take to say what it wants, before it is closed.
@@ -99,6 +102,7 @@ impl Default for Limits {
             calls: 16_384,
             calls_per_connection: 1024,
             request_bytes: 256 << 20,
+            response_bytes: 256 << 20,
             in_flight: InFlight::default(),
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(600),
@@ -182,6 +186,7 @@ impl Server {
             false => Audit::off(),
         };
         let reloads: Arc<ReloadCounters> = Arc::default();
+        let unsent = UnsentLimit::new(config.limits.response_bytes);
         let metrics = Metrics::new(
             engine.clone(),
             told.watch(),
@@ -189,6 +194,7 @@ impl Server {
             admin.connections(),
             audit.clone(),
             reloads.clone(),
+            unsent.clone(),
         );
         let ledger = Gate::new(ledger, audit.clone());
         let admin = Gate::new(admin, audit.clone());
@@ -222,7 +228,7 @@ impl Server {
             tls: security.tls,
             authentication: security.authentication,
             audit,
-            room: Arc::new(Room::new(config.limits.calls, config.limits.request_bytes)),
+            room: Arc::new(Room::new(config.limits.calls, config.limits.request_bytes, unsent)),
             lobby: Arc::new(Lobby::new((config.limits.calls / LOBBY_SHARE).max(LEAST_LOBBY))),
         };
         let interval = config.security.reload_interval;

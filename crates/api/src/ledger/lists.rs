@@ -39,7 +39,7 @@ impl LedgerCalls {
         let workspace = request.workspace.to_le_bytes();
         let question: [&[u8]; 4] = [b"entities", request.namespace.as_bytes(), &workspace, &request.prefix];
         let after = page::after(&question, &request.page_token, &mut asked.check);
-        let (_, view) = asked.view(&self.engine, patience).await?;
+        let (view, _held) = asked.view_for(&self.engine, &self.unsent, patience).await?;
         let (workspace, prefix) = (WorkspaceId::new(request.workspace), request.prefix.clone());
         let (entities, more) = off_thread(move || entities(&view, workspace, &prefix, after, size)).await?;
         let next_page_token = match entities.last() {
@@ -64,7 +64,7 @@ impl LedgerCalls {
         let question: [&[u8]; 4] =
             [b"records", request.namespace.as_bytes(), &workspace, request.record_type.as_bytes()];
         let after = page::number(&question, &request.page_token, &mut asked.check).and_then(RecordId::new);
-        let (_, view) = asked.view(&self.engine, patience).await?;
+        let (view, _held) = asked.view_for(&self.engine, &self.unsent, patience).await?;
         let (workspace, record_type) = (WorkspaceId::new(request.workspace), request.record_type.clone());
         let page = off_thread(move || records(&view, workspace, &record_type, after, size)).await?;
         let token = |last: RecordId| page::token(&question, &last.get().to_le_bytes());

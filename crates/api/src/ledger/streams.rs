@@ -6,16 +6,17 @@ use std::time::Duration;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use gapless_engine::partition::{Direction, StoredOutcome, View};
 use gapless_engine::types::{LogIndex, PartitionId, PartitionOffset, WorkspaceId, WorkspaceOffset};
-use gapless_engine::{Consistency, Engine, Follow, ReadError, ReadOptions};
+use gapless_engine::{Consistency, Engine, Follow, Followed, ReadError, ReadOptions, Subscription};
 
 use super::LedgerCalls;
 use crate::check::Check;
 use crate::event::{event, outcome};
-use crate::paging::{PageLength, Wanted};
+use crate::paging::{AHEAD_BYTES, PAGE_BYTES, PageLength, Wanted};
 use crate::problem::Problem;
 use crate::read_all;
 use crate::reading::{Found, Newness, Question, off_thread, partition_at, partition_of, view};
 use crate::unknown;
+use crate::unsent::{Held, Unsent};
 use crate::v1;
 
 /// What a server sends one by one.
@@ -42,7 +43,7 @@ impl LedgerCalls {
         .await?;
         let row =
             Row { partition: found.partition, kind: RowKind::Workspace(workspace), direction, patience };
-        let rows = rows(self.engine.clone(), row, view.applied(), request.from, last, request.limit);
+        let rows = self.rows(row, view.applied(), request.from, last, request.limit);
         let answer = move |stored: StoredOutcome| {
             let event = event(&found.name, found.partition, &stored)?;
             Ok(v1::ReadWorkspaceResponse { event: Some(event) })
@@ -70,7 +71,7 @@ impl LedgerCalls {
         let last = view.applied();
         let row = Row { partition: found.partition, kind: RowKind::Partition, direction, patience };
         let end = last.map(PartitionOffset::get);
-        let rows = rows(self.engine.clone(), row, last, request.from, end, request.limit);
+        let rows = self.rows(row, last, request.from, end, request.limit);
         let answer = move |stored: StoredOutcome| {
             let outcome = outcome(&found.name, found.partition, &stored)?;
             Ok(v1::ReadPartitionResponse { outcome: Some(outcome) })
@@ -95,7 +96,7 @@ impl LedgerCalls {
         }
         let direction = direction(request.direction, &mut check);
         check.end()?;
-        let events = read_all::events(&self.engine, &request, newness, direction, patience).await?;
+        let events = read_all::events(self, &request, newness, direction, patience).await?;
         Ok(events.map_ok(|event| v1::ReadAllResponse { event: Some(event) }).boxed())
     }
 
@@ -140,13 +141,14 @@ impl LedgerCalls {
         };
         let subscription = engine.follow(follow)?;
         let Found { name, partition } = found;
-        let following = (subscription, engine.clone(), name.clone());
-        let items = stream::try_unfold(following, move |(mut subscription, engine, name)| async move {
-            let followed = subscription.next().await;
+        let following = Following { subscription, unsent: self.unsent.clone(), held: None };
+        let following = (following, engine.clone(), name.clone());
+        let items = stream::try_unfold(following, move |(mut following, engine, name)| async move {
+            let followed = following.next().await;
             let followed = followed.map_err(|error| ended(&engine, &name, partition, error))?;
-            Ok(Some((followed, (subscription, engine, name))))
+            Ok(Some((followed, (following, engine, name))))
         });
-        let answer = move |followed: gapless_engine::Followed| {
+        let answer = move |followed: Followed| {
             let (partition, stored) = (followed.partition, &followed.outcome);
             let item = if outcomes {
                 Item::Outcome(outcome(&name, partition, stored)?)
@@ -156,6 +158,78 @@ impl LedgerCalls {
             Ok(v1::SubscribeResponse { item: Some(item) })
         };
         Ok(items.map(move |followed| followed.and_then(&answer)).boxed())
+    }
+
+    /// A row, page by page. Between pages nothing is held that a checkpoint would have to keep; no page ends behind `last`, which
+    /// was the last one when the reading began.
+    fn rows(
+        &self,
+        row: Row,
+        applied: Option<PartitionOffset>,
+        from: u64,
+        last: Option<u64>,
+        limit: u64,
+    ) -> BoxStream<'static, Result<StoredOutcome, Problem>> {
+        let (Some(applied), Some(last)) = (applied, last) else { return stream::empty().boxed() };
+        let next = match (row.direction, from) {
+            (Direction::Forward, from) => Some(from.max(1)).filter(|from| *from <= last),
+            (Direction::Backward, 0) => Some(last),
+            (Direction::Backward, from) => Some(from.min(last)),
+        };
+        let (wanted, length) = (Wanted::of(limit), PageLength::first());
+        let (engine, unsent) = (self.engine.clone(), self.unsent.clone());
+        let read = VecDeque::new();
+        let reading = Reading { engine, unsent, row, applied, next, last, wanted, length, read, held: None };
+        stream::try_unfold(reading, |reading| async move { reading.next().await }).boxed()
+    }
+}
+
+/// Somebody who follows.
+struct Following {
+    subscription: Subscription,
+    unsent: Unsent,
+    /// Room for what the subscription has read.
+    held: Option<Held>,
+}
+
+impl Following {
+    /// The next thing that happened. Whoever waits until something happens takes no room.
+    async fn next(&mut self) -> Result<Followed, ReadError> {
+        let mut watch = None;
+        loop {
+            let mut was_ahead = self.subscription.is_ahead();
+            let mut one_more = None;
+            if was_ahead && self.subscription.is_merged() {
+                one_more = self.unsent.room_now(PAGE_BYTES);
+                if one_more.is_none() {
+                    // Whoever waits has nothing.
+                    self.subscription.put_back();
+                    self.held = None;
+                    was_ahead = false;
+                }
+            }
+            if self.held.is_none() {
+                self.held = Some(self.unsent.room(self.subscription.most_bytes()).await);
+            }
+            let found = self.subscription.try_next().await?;
+            self.keep(was_ahead);
+            drop(one_more);
+            match (found, watch.take()) {
+                (Some(found), _) => return Ok(found),
+                // Looked once more after watching began, so that nothing falls between the two.
+                (None, None) => watch = Some(self.subscription.watch()),
+                (None, Some(changed)) => changed.await,
+            }
+        }
+    }
+
+    /// Gives back what is not needed until everything that was read is handed out.
+    fn keep(&mut self, was_ahead: bool) {
+        if !self.subscription.is_ahead() {
+            self.held = None;
+        } else if let (false, Some(held)) = (was_ahead, &mut self.held) {
+            held.keep(self.subscription.bytes_ahead());
+        }
     }
 }
 
@@ -197,39 +271,33 @@ enum RowKind {
 
 struct Reading {
     engine: Engine,
+    unsent: Unsent,
     row: Row,
     applied: PartitionOffset,
     next: Option<u64>,
     last: u64,
     wanted: Wanted,
     length: PageLength,
-}
-
-/// A row, page by page. Between pages nothing is held that a checkpoint would have to keep; no page ends behind `last`, which
-/// was the last one when the reading began.
-fn rows(
-    engine: Engine,
-    row: Row,
-    applied: Option<PartitionOffset>,
-    from: u64,
-    last: Option<u64>,
-    limit: u64,
-) -> BoxStream<'static, Result<StoredOutcome, Problem>> {
-    let (Some(applied), Some(last)) = (applied, last) else { return stream::empty().boxed() };
-    let next = match (row.direction, from) {
-        (Direction::Forward, from) => Some(from.max(1)).filter(|from| *from <= last),
-        (Direction::Backward, 0) => Some(last),
-        (Direction::Backward, from) => Some(from.min(last)),
-    };
-    let (wanted, length) = (Wanted::of(limit), PageLength::first());
-    let reading = Reading { engine, row, applied, next, last, wanted, length };
-    let pages = stream::try_unfold(reading, |reading| async move { reading.page().await });
-    pages.map_ok(|page| stream::iter(page.into_iter().map(Ok))).try_flatten().boxed()
+    read: VecDeque<StoredOutcome>,
+    /// Room for what was read.
+    held: Option<Held>,
 }
 
 impl Reading {
-    async fn page(mut self) -> Result<Option<(VecDeque<StoredOutcome>, Self)>, Problem> {
-        let Some(from) = self.next.filter(|_| !self.wanted.is_over()) else { return Ok(None) };
+    async fn next(mut self) -> Result<Option<(StoredOutcome, Self)>, Problem> {
+        if self.read.is_empty() {
+            self.page().await?;
+        }
+        let next = self.read.pop_front();
+        if self.read.is_empty() {
+            self.held = None;
+        }
+        Ok(next.map(|next| (next, self)))
+    }
+
+    async fn page(&mut self) -> Result<(), Problem> {
+        let Some(from) = self.next.filter(|_| !self.wanted.is_over()) else { return Ok(()) };
+        let mut held = self.unsent.room(PAGE_BYTES).await;
         let options =
             ReadOptions { consistency: Consistency::AtLeast(self.applied), patience: self.row.patience };
         let view = self.engine.view(self.row.partition, options).await?;
@@ -237,8 +305,10 @@ impl Reading {
         let most = usize::try_from(self.last - from + 1).unwrap_or(usize::MAX);
         let limit = if self.row.direction == Direction::Forward { wanted.min(most) } else { wanted };
         let row = self.row;
-        let page = off_thread(move || read(&view, row, from, limit)).await?;
+        let page = off_thread(move || read(&view.with_bytes_at_once(AHEAD_BYTES), row, from, limit)).await?;
         let bytes = page.iter().map(|stored| stored.bytes().len()).sum();
+        held.keep(bytes);
+        self.held = Some(held);
         self.next = match row.direction {
             _ if page.is_empty() => None,
             Direction::Forward => from.checked_add(page.len() as u64).filter(|next| *next <= self.last),
@@ -246,12 +316,13 @@ impl Reading {
         };
         self.wanted = self.wanted.without(page.len());
         self.length = self.length.next(page.len(), bytes);
-        Ok(Some((page.into(), self)))
+        self.read = page.into();
+        Ok(())
     }
 }
 
 fn read(view: &View, row: Row, from: u64, limit: usize) -> Result<Vec<StoredOutcome>, Problem> {
-    Ok(match row.kind {
+    let found = match row.kind {
         RowKind::Workspace(workspace) => {
             let from = WorkspaceOffset::new(from).unwrap_or(WorkspaceOffset::FIRST);
             view.events(workspace, from, limit, row.direction)?
@@ -260,5 +331,7 @@ fn read(view: &View, row: Row, from: u64, limit: usize) -> Result<Vec<StoredOutc
             let from = PartitionOffset::new(from).unwrap_or(PartitionOffset::FIRST);
             view.outcomes(from, limit, row.direction)?
         }
-    })
+    };
+    // What was read together with them is not kept for their sake.
+    Ok(found.iter().map(StoredOutcome::apart).collect())
 }

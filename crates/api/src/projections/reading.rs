@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
-use gapless_engine::projection::limits::{MAX_ID_BYTES, MAX_NAME_BYTES};
+use gapless_engine::projection::limits::{MAX_CHANGED_BYTES, MAX_ID_BYTES, MAX_NAME_BYTES};
 use gapless_engine::projection::{Effect, View, Waiter};
 use gapless_engine::retention::Domain;
 use gapless_engine::types::WorkspaceId;
@@ -16,7 +16,8 @@ use crate::check::Check;
 use crate::ledger::Answers;
 use crate::page;
 use crate::problem::Problem;
-use crate::reading::{Newness, off_thread};
+use crate::reading::{Newness, off_thread, with_room};
+use crate::unsent::Held;
 use crate::v1;
 
 /// Bytes of rows on a page or in a message, about: an answer stays below what clients take by default.
@@ -25,6 +26,8 @@ const PAGE_BYTES: usize = 1 << 20;
 const ROWS_OF_MESSAGE: usize = 1000;
 /// Effects that are read at once, at most.
 const EFFECTS_AT_ONCE: usize = 64;
+/// Bytes of them, at most: the last one is the one that goes beyond.
+const EFFECT_BYTES: usize = PAGE_BYTES + MAX_CHANGED_BYTES;
 
 impl ProjectionCalls {
     /// Rows of a table.
@@ -68,7 +71,9 @@ impl ProjectionCalls {
         check.end()?;
         let workspace = WorkspaceId::new(request.workspace);
         let (domain, workspace) = self.domain_of(&request.namespace, &request.projection, workspace)?;
-        let view = self.view(&request, &domain, newness, patience).await?;
+        let (view, _held) =
+            with_room(&self.unsent, patience, |patience| self.view(&request, &domain, newness, patience))
+                .await?;
         let watermark = view.watermark();
         let (table, prefix, id) = (request.table.clone(), request.prefix.clone(), request.id.clone());
         let (rows, has_more) = off_thread(move || match id {
@@ -124,6 +129,7 @@ impl ProjectionCalls {
             watermark,
             after: request.from.saturating_sub(1),
             read: VecDeque::new(),
+            held: None,
         };
         let answers = stream::try_unfold(following, |mut following| async move {
             let effect = following.next().await?;
@@ -167,6 +173,8 @@ struct Following {
     /// The last slot that was read.
     after: u64,
     read: VecDeque<v1::Effect>,
+    /// Room for what was read.
+    held: Option<Held>,
 }
 
 impl Following {
@@ -174,15 +182,21 @@ impl Following {
     async fn next(&mut self) -> Result<Option<v1::Effect>, Problem> {
         loop {
             if let Some(effect) = self.read.pop_front() {
+                if self.read.is_empty() {
+                    self.held = None;
+                }
                 return Ok(Some(effect));
             }
             let after = self.after;
             if self.watermark.reached(after + 1, std::future::pending()).await.is_err() {
                 return Ok(None);
             }
+            let mut held = self.calls.unsent.room(EFFECT_BYTES).await;
             let view =
                 self.calls.engine.projected(&self.domain, Freshness::Slot(after + 1), PATIENCE).await?;
-            self.read = off_thread(move || effects(&view, after)).await?.into();
+            let (read, bytes) = off_thread(move || effects(&view, after)).await?;
+            held.keep(bytes);
+            (self.read, self.held) = (read.into(), Some(held));
             if let Some(last) = self.read.back() {
                 self.after = last.slot;
             }
@@ -193,8 +207,8 @@ impl Following {
 /// How long a slot that is visible may take to be seen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Effects behind a slot: as many as fit, and at least one.
-fn effects(view: &View, after: u64) -> Result<Vec<v1::Effect>, Problem> {
+/// Effects behind a slot: as many as fit, and at least one. And how many bytes they have.
+fn effects(view: &View, after: u64) -> Result<(Vec<v1::Effect>, usize), Problem> {
     let (mut read, mut bytes) = (Vec::new(), 0);
     for effect in view.effects(after).take(EFFECTS_AT_ONCE) {
         for message in pieces(&effect?) {
@@ -205,7 +219,7 @@ fn effects(view: &View, after: u64) -> Result<Vec<v1::Effect>, Problem> {
             break;
         }
     }
-    Ok(read)
+    Ok((read, bytes))
 }
 
 /// An effect in messages that every client takes.

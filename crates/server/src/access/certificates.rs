@@ -42,14 +42,14 @@ struct Client {
 
 /// Names, and whom they stand for.
 #[derive(Debug, Default)]
-pub(crate) struct Certificates(BTreeMap<String, Arc<Principal>>);
+pub struct Certificates(BTreeMap<String, Arc<Principal>>);
 
 impl Certificates {
     /// The names in a file.
     ///
     /// # Errors
     /// With what is wrong with it.
-    pub(crate) fn read(text: &str) -> Result<Self, String> {
+    pub fn read(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
         let mut clients = BTreeMap::new();
         for Client { name, namespaces, actions } in file.client {
@@ -63,6 +63,11 @@ impl Certificates {
             }
         }
         Ok(Self(clients))
+    }
+
+    /// Every name with what its owner may do.
+    pub fn rights(&self) -> impl Iterator<Item = (&str, &Rights)> {
+        self.0.iter().map(|(name, principal)| (name.as_str(), &principal.rights))
     }
 
     /// Whom a certificate stands for: the first of its names that is known.

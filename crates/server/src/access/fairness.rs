@@ -4,6 +4,7 @@
 //! - One client has at most as many calls as are left for others: half of all if he is alone, a third if there are two such, and so on.
 //!   So a newcomer finds room, however long others stay.
 //! - One client has at most half of the bytes.
+//! - The same holds for what is read for answers and not sent yet, as long as some of it is here, whether its call has ended or not.
 //!
 //! Must not know: what calls do.
 
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gapless_api::{Problem, ProblemKind};
+use gapless_api::{Problem, ProblemKind, Unsent, UnsentLimit};
 
 use super::Caller;
 use crate::accept::network;
@@ -21,12 +22,16 @@ use crate::accept::network;
 /// When to come back.
 pub(super) const SOON: Duration = Duration::from_millis(100);
 
-/// Calls that run, by whose they are. There are as many entries as clients with calls.
+/// Clients are looked through for those of whom nothing is left when there are so many, and whenever there are twice as many as then.
+const LEAST_SWEPT: usize = 256;
+
+/// Calls that run, by whose they are. There are as many entries as clients with calls, and some of whom nothing is left.
 #[derive(Debug)]
 pub(crate) struct Room {
     limit: usize,
     taken: Mutex<Taken>,
     bytes: Arc<Pool>,
+    unsent: UnsentLimit,
 }
 
 /// Bytes of requests that are being read.
@@ -46,13 +51,28 @@ impl Pool {
 struct Taken {
     all: usize,
     by_client: HashMap<Arc<str>, Has>,
+    /// With so many clients, those of whom nothing is left are forgotten.
+    sweep_at: usize,
 }
 
-/// What one client has: calls, and bytes of them that are being read.
-#[derive(Debug, Default)]
+/// What one client has: calls, bytes of them that are being read, and bytes of answers that are not sent yet.
+#[derive(Debug)]
 struct Has {
     calls: usize,
     bytes: Arc<AtomicUsize>,
+    unsent: Unsent,
+}
+
+impl Taken {
+    /// What a client has.
+    fn of(&mut self, client: &Arc<str>, limit: &UnsentLimit) -> &mut Has {
+        if self.by_client.len() >= self.sweep_at.max(LEAST_SWEPT) {
+            self.by_client.retain(|_, has| has.calls > 0 || !has.unsent.is_nothing());
+            self.sweep_at = self.by_client.len() * 2;
+        }
+        let nothing = || Has { calls: 0, bytes: Arc::default(), unsent: limit.client() };
+        self.by_client.entry(client.clone()).or_insert_with(nothing)
+    }
 }
 
 /// The place of a call. Dropped, it is free.
@@ -61,12 +81,13 @@ pub(crate) struct Place {
     room: Arc<Room>,
     client: Arc<str>,
     bytes: Arc<AtomicUsize>,
+    unsent: Unsent,
 }
 
 impl Room {
-    /// Room for so many calls, and so many bytes of them that are being read.
-    pub(crate) fn new(limit: usize, bytes_limit: usize) -> Self {
-        Self { limit, taken: Mutex::default(), bytes: Pool::new(bytes_limit) }
+    /// Room for so many calls, so many bytes of them that are being read, and answers that are not sent yet.
+    pub(crate) fn new(limit: usize, bytes_limit: usize, unsent: UnsentLimit) -> Self {
+        Self { limit, taken: Mutex::default(), bytes: Pool::new(bytes_limit), unsent }
     }
 
     /// Takes a place.
@@ -84,11 +105,11 @@ impl Room {
             return Err(problem.with("limit", "calls").with("maximum", has.max(left)).after(SOON));
         }
         taken.all += 1;
-        let has = taken.by_client.entry(client.clone()).or_default();
+        let has = taken.of(&client, &self.unsent);
         has.calls += 1;
-        let bytes = has.bytes.clone();
+        let (bytes, unsent) = (has.bytes.clone(), has.unsent.clone());
         drop(taken);
-        Ok(Place { room: self.clone(), client, bytes })
+        Ok(Place { room: self.clone(), client, bytes, unsent })
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -106,6 +127,11 @@ impl Place {
     pub(crate) fn allowance(&self) -> Allowance {
         Allowance { all: self.room.bytes.clone(), of_client: self.bytes.clone(), held: 0 }
     }
+
+    /// What is read for this client and not sent yet.
+    pub(crate) fn unsent(&self) -> Unsent {
+        self.unsent.clone()
+    }
 }
 
 impl Drop for Place {
@@ -114,7 +140,8 @@ impl Drop for Place {
         taken.all -= 1;
         if let Some(has) = taken.by_client.get_mut(&self.client) {
             has.calls -= 1;
-            if has.calls == 0 {
+            // What was handed over to be sent and is not read by anybody outlives its call.
+            if has.calls == 0 && has.unsent.is_nothing() {
                 taken.by_client.remove(&self.client);
             }
         }
@@ -185,9 +212,32 @@ mod tests {
     use super::*;
     use crate::access::Principal;
 
+    fn room(calls: usize, bytes: usize) -> Arc<Room> {
+        Arc::new(Room::new(calls, bytes, UnsentLimit::new(100)))
+    }
+
+    #[test]
+    fn what_is_not_sent_counts_for_its_client_after_its_call_has_ended() {
+        let room = room(8, 0);
+        let place = room.enter("greedy".into()).unwrap();
+        let held = place.unsent().hold(7);
+        drop(place);
+        assert!(!room.enter("greedy".into()).unwrap().unsent().is_nothing());
+        assert!(room.enter("other".into()).unwrap().unsent().is_nothing());
+        drop(held);
+        for client in 0..LEAST_SWEPT * 3 {
+            let place = room.enter(client.to_string().into()).unwrap();
+            let held = place.unsent().hold(1);
+            drop(place);
+            drop(held);
+        }
+        assert!(room.taken().by_client.len() <= LEAST_SWEPT, "who has nothing is forgotten");
+        assert_eq!(room.unsent.bytes(), 0);
+    }
+
     #[test]
     fn one_client_leaves_room_for_others_and_gives_its_own_back() {
-        let room = Arc::new(Room::new(8, 0));
+        let room = room(8, 0);
         let enter = |client: &str| room.enter(client.into());
         let mut greedy: Vec<Place> = (0..4).map(|_| enter("greedy").unwrap()).collect();
         assert_eq!(enter("greedy").unwrap_err().reason, "TOO_MANY_CALLS");
@@ -205,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_newcomer_finds_room_however_many_took_all_they_could_get() {
-        let room = Arc::new(Room::new(16_384, 0));
+        let room = room(16_384, 0);
         let mut held = Vec::new();
         for client in ["one", "two", "three", "four", "five", "six", "seven", "eight"] {
             let before = held.len();
@@ -221,7 +271,7 @@ mod tests {
 
     #[test]
     fn one_client_reads_half_of_what_is_read_and_gives_it_back() {
-        let room = Arc::new(Room::new(8, 100));
+        let room = room(8, 100);
         let place = |client: &str| room.enter(client.into()).unwrap();
         let (greedy, again, other) = (place("greedy"), place("greedy"), place("other"));
         let [mut first, mut second, mut third] = [&greedy, &again, &other].map(Place::allowance);
@@ -260,7 +310,7 @@ mod tests {
 
     #[test]
     fn nobody_enters_a_full_room() {
-        let room = Arc::new(Room::new(2, 0));
+        let room = room(2, 0);
         let _places = [room.enter("a".into()).unwrap(), room.enter("b".into()).unwrap()];
         assert_eq!(room.enter("c".into()).unwrap_err().retry_after, Some(SOON));
     }

@@ -5,7 +5,7 @@
 //! Must not know: what a call does.
 
 use axum::http::Extensions;
-use gapless_api::{Problem, ProblemKind};
+use gapless_api::{Problem, ProblemKind, Unsent};
 
 use super::clock::Expiry;
 use super::rules::{Asked, Rule, Scope};
@@ -107,8 +107,19 @@ pub(crate) fn expired() -> Problem {
 /// # Errors
 /// If nobody did: then it is nobody's.
 pub(crate) fn caller(extensions: &Extensions) -> Result<&Caller, Problem> {
-    let nobody = || Problem::new(ProblemKind::Internal, "NO_CALLER", "a call that came from nowhere");
     extensions.get().ok_or_else(nobody)
+}
+
+/// What is read for the caller of a request and not sent yet.
+///
+/// # Errors
+/// If there is no caller.
+pub(crate) fn unsent(extensions: &Extensions) -> Result<Unsent, Problem> {
+    extensions.get().cloned().ok_or_else(nobody)
+}
+
+fn nobody() -> Problem {
+    Problem::new(ProblemKind::Internal, "NO_CALLER", "a call that came from nowhere")
 }
 
 #[cfg(test)]

@@ -64,6 +64,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "server.calls" count(2..=1 << 24) server.calls: "calls at one time; one client has at most half of them",
     "server.calls_per_connection" count(1..=1 << 20) server.calls_per_connection: "calls at one time on one connection",
     "server.request_bytes" size(16 << 20..=1 << 38) server.request_bytes: "bytes of requests that are being read at one time; one client has at most half of them",
+    "server.response_bytes" size(32 << 20..=1 << 38) server.response_bytes: "bytes of answers that are read and not sent yet at one time; one client has at most half of them, and waits beyond that",
     "server.stream_writes" count(1..=1 << 20) server.in_flight.writes: "writes that one stream has in flight",
     "server.stream_bytes" size(8 << 20..=1 << 30) server.in_flight.bytes: "bytes that one stream has in flight",
     "server.header_timeout" duration(TIME) server.header_timeout: "how long a connection may take to say what it wants",

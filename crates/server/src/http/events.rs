@@ -14,7 +14,7 @@ use gapless_api::check::Check;
 use gapless_api::json::{from_json, is_json, to_json};
 use gapless_api::key::key_of;
 use gapless_api::write::checked;
-use gapless_api::{Problem, v1};
+use gapless_api::{Problem, Unsent, v1};
 use gapless_types::IdempotencyKey;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -114,6 +114,7 @@ fn body_request(path: &RawPathParams, key: &[u8], body: &str) -> Result<v1::Writ
 pub(super) async fn workspace(
     State(http): State<Arc<Http>>,
     Extension(caller): Extension<Caller>,
+    Extension(unsent): Extension<Unsent>,
     path: RawPathParams,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -124,13 +125,14 @@ pub(super) async fn workspace(
         if follow {
             no_end(request.limit, request.direction, request.options)?;
             let what = What::Workspace(request.workspace);
-            return followed(&http, &caller, request.namespace, what, request.from, &headers).await;
+            return followed(&http, (&caller, unsent), request.namespace, what, request.from, &headers).await;
         }
         let events = http
             .ledger
             .open(&caller, &request)
             .await?
             .calls()
+            .within(unsent)
             .read_workspace(request, http.patience())
             .await?;
         Ok(lines(&http, &caller, events, "Event", |answer| answer.event))
@@ -142,6 +144,7 @@ pub(super) async fn workspace(
 pub(super) async fn all(
     State(http): State<Arc<Http>>,
     Extension(caller): Extension<Caller>,
+    Extension(unsent): Extension<Unsent>,
     path: RawPathParams,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -151,11 +154,24 @@ pub(super) async fn all(
         let request: v1::ReadAllRequest = parts::request("ReadAll", &path, Some(&query))?;
         if follow {
             no_end(request.limit, request.direction, request.options)?;
-            return followed(&http, &caller, request.namespace, What::All(true), request.from, &headers)
-                .await;
+            return followed(
+                &http,
+                (&caller, unsent),
+                request.namespace,
+                What::All(true),
+                request.from,
+                &headers,
+            )
+            .await;
         }
-        let events =
-            http.ledger.open(&caller, &request).await?.calls().read_all(request, http.patience()).await?;
+        let events = http
+            .ledger
+            .open(&caller, &request)
+            .await?
+            .calls()
+            .within(unsent)
+            .read_all(request, http.patience())
+            .await?;
         Ok(lines(&http, &caller, events, "Event", |answer| answer.event))
     };
     asked.await.unwrap_or_else(|problem: Problem| refused(&problem))
@@ -165,6 +181,7 @@ pub(super) async fn all(
 pub(super) async fn partition(
     State(http): State<Arc<Http>>,
     Extension(caller): Extension<Caller>,
+    Extension(unsent): Extension<Unsent>,
     path: RawPathParams,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -175,13 +192,14 @@ pub(super) async fn partition(
         if follow {
             no_end(request.limit, request.direction, request.options)?;
             let what = What::Partition(request.partition);
-            return followed(&http, &caller, request.namespace, what, request.from, &headers).await;
+            return followed(&http, (&caller, unsent), request.namespace, what, request.from, &headers).await;
         }
         let outcomes = http
             .ledger
             .open(&caller, &request)
             .await?
             .calls()
+            .within(unsent)
             .read_partition(request, http.patience())
             .await?;
         Ok(lines(&http, &caller, outcomes, "Outcome", |answer| answer.outcome))

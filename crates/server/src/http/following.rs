@@ -17,7 +17,7 @@ use futures_util::stream::StreamExt;
 use gapless_api::json::to_json;
 use gapless_api::v1::subscribe_request::What;
 use gapless_api::v1::subscribe_response::Item;
-use gapless_api::{Problem, v1};
+use gapless_api::{Problem, Unsent, v1};
 
 use super::Http;
 use super::answer::{shown, with_type};
@@ -27,7 +27,7 @@ use crate::call::until_over;
 /// Server-sent events from `from` on, or behind the last one that the caller had.
 pub(super) async fn followed(
     http: &Http,
-    caller: &Caller,
+    (caller, unsent): (&Caller, Unsent),
     namespace: String,
     what: What,
     from: u64,
@@ -41,7 +41,7 @@ pub(super) async fn followed(
         (Some((offset, ..)), _) => offset.saturating_add(1),
     };
     let request = v1::SubscribeRequest { namespace, what: Some(what), from };
-    let items = http.ledger.open(caller, &request).await?.calls().subscribe(&request)?;
+    let items = http.ledger.open(caller, &request).await?.calls().within(unsent).subscribe(&request)?;
     let items = until_over(items, http.closing.clone(), caller.expires.clone());
     let is_new = move |item: &Result<v1::SubscribeResponse, Problem>| {
         let place = item.as_ref().ok().and_then(|item| place(item, what));

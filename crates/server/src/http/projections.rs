@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::{RawPathParams, RawQuery, Request, State};
 use axum::http::Response;
 use axum::routing::{get, post};
-use gapless_api::Problem;
+use gapless_api::{Problem, Unsent};
 use prost::Message;
 
 use super::routes::{JSON, Route};
@@ -41,12 +41,13 @@ macro_rules! asked {
             handler: $method(
                 |State($http): State<Arc<Http>>,
                  Extension(caller): Extension<Caller>,
+                 Extension(unsent): Extension<Unsent>,
                  path: RawPathParams,
                  RawQuery(query): RawQuery| async move {
                     let ($http, caller) = (&$http, &caller);
                     answered(&path, query.as_deref(), |$request| async move {
                         let opened = $http.projections.open(caller, &$request).await?;
-                        let $calls = opened.calls();
+                        let $calls = opened.calls().within(unsent);
                         let answer = $answer;
                         opened.told(answer).await
                     })

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{RawPathParams, RawQuery, Request, State};
 use axum::routing::{MethodRouter, delete, get, post};
+use gapless_api::Unsent;
 
 use super::answer::{json, plain, ready};
 use super::{
@@ -64,11 +65,13 @@ macro_rules! read {
     ($path:expr, $call:literal, $name:ident) => {
         own!(get, $path, $call, None, |State(http): State<Arc<Http>>,
                                        Extension(caller): Extension<Caller>,
+                                       Extension(unsent): Extension<Unsent>,
                                        path: RawPathParams,
                                        RawQuery(query): RawQuery| async move {
             let (http, caller) = (&http, &caller);
             let ask = |request| async move {
-                http.ledger.open(caller, &request).await?.calls().$name(request, http.patience()).await
+                let calls = http.ledger.open(caller, &request).await?.calls().within(unsent);
+                calls.$name(request, http.patience()).await
             };
             answered(&path, query.as_deref(), ask).await
         })

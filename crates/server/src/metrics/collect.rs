@@ -190,6 +190,7 @@ fn requests(page: &mut Page, metrics: &Metrics) {
     let follow: u64 = traffic.shown().filter(|call| call.follows).map(|call| call.running).sum();
     page.one(STREAMS, streams);
     page.one(SUBSCRIBERS, follow);
+    page.one(UNSENT_BYTES, metrics.unsent.bytes());
     page.one(CONNECTIONS, traffic.connections.load(Relaxed));
     page.one(CONNECTIONS_ACCEPTED, traffic.accepted.load(Relaxed));
     page.one(CONNECTIONS_SILENT, traffic.silent.load(Relaxed));

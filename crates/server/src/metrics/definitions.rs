@@ -145,6 +145,7 @@ metrics! {
         REQUESTS_IN_FLIGHT Gauge "gapless_requests_in_flight" ["protocol", "method"] "Calls that have not ended";
         STREAMS Gauge "gapless_streams" [] "Of those, how many are streams";
         SUBSCRIBERS Gauge "gapless_subscribers" [] "Of those, how many follow what happens";
+        UNSENT_BYTES Gauge "gapless_unsent_bytes" [] "Bytes of answers that are read and not sent yet";
         CONNECTIONS Gauge "gapless_connections" [] "Connections that are open";
         CONNECTIONS_ACCEPTED Counter "gapless_connections_accepted_total" [] "Connections that were accepted";
         CONNECTIONS_SILENT Counter "gapless_connections_silent_total" [] "Connections that were closed because they said nothing";

@@ -16,6 +16,11 @@ fn tokens() {
 }
 
 #[test]
+fn files_of_clients() {
+    exercise("clients", access::clients, 4_000);
+}
+
+#[test]
 fn files_of_keys() {
     exercise("token_keys", access::token_keys, 4_000);
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use futures_util::{StreamExt, stream};
 use gapless_api::v1;
 use gapless_api::v1::subscribe_request::What;
+use gapless_server::Limits;
 use tokio::sync::mpsc;
 use tonic::{Code, Status, Streaming};
 
-use crate::support::{Ledger, Node, invoice, key, problem, sale, success, with, written};
+use crate::support::{LONG, Ledger, Node, invoice, key, problem, sale, success, with, written};
 
 async fn stream_all(ledger: &mut Ledger, requests: Vec<v1::WriteRequest>) -> Vec<v1::WriteResponse> {
     let answers = ledger.write_stream(stream::iter(requests)).await.unwrap().into_inner();
@@ -298,6 +299,64 @@ async fn following_a_namespace_that_is_dropped_ends_as_one_that_does_not_exist()
         );
         let definition = "name = 'shop'\npartitions = 3".to_owned();
         node.admin().await.apply_namespace(v1::ApplyNamespaceRequest { definition }).await.unwrap();
+    }
+    node.stop().await;
+}
+
+/// Events of the longest kind and short ones, over all partitions.
+async fn long_and_short(ledger: &mut Ledger, count: u64) {
+    for number in 1..=count {
+        let length = if number % 3 == 0 { 400 << 10 } else { 10 };
+        let payload = vec![b'1'; length].into();
+        written(ledger, v1::WriteRequest { payload, ..sale(number % 5, number) }).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_who_read_share_little_room_and_each_gets_everything() {
+    const EVENTS: usize = 45;
+    // Half of it is for one client, and little more than what one reading may take.
+    let node = Node::start_with(Limits { response_bytes: 32 << 20, ..Limits::default() }).await;
+    let mut ledger = node.ledger().await;
+    long_and_short(&mut ledger, EVENTS as u64).await;
+    let namespace = || "shop".to_owned();
+    let key = |event: &v1::Event| (event.log_index, event.payload.len());
+    let all = v1::ReadAllRequest { namespace: namespace(), ..Default::default() };
+    let whole = ledger.read_all(all.clone()).await.unwrap().into_inner();
+    let whole: Vec<v1::Event> = whole.map(|event| event.unwrap().event.unwrap()).collect().await;
+    assert_eq!(whole.len(), EVENTS);
+    let expected: Vec<_> = whole.iter().map(key).collect();
+    assert!(expected.is_sorted());
+    let mut reading = Vec::new();
+    for number in 0..24 {
+        let (mut ledger, all) = (node.ledger().await, all.clone());
+        let mut expected = expected.clone();
+        reading.push(tokio::spawn(async move {
+            let found: Vec<_> = match number % 3 {
+                0 => {
+                    let what = Some(What::All(true));
+                    let follow = v1::SubscribeRequest { namespace: all.namespace, what, from: 0 };
+                    let items = ledger.subscribe(follow).await.unwrap().into_inner();
+                    let event = |item: v1::SubscribeResponse| match item.item.unwrap() {
+                        v1::subscribe_response::Item::Event(event) => key(&event),
+                        other => panic!("{other:?}"),
+                    };
+                    items.take(EVENTS).map(|item| event(item.unwrap())).collect().await
+                }
+                direction => {
+                    if direction == 2 {
+                        expected.reverse();
+                    }
+                    let all = v1::ReadAllRequest { direction, ..all };
+                    let events = ledger.read_all(all).await.unwrap().into_inner();
+                    events.map(|event| key(&event.unwrap().event.unwrap())).collect().await
+                }
+            };
+            assert_eq!(found, expected, "reader {number}");
+        }));
+    }
+    for reading in reading {
+        tokio::time::timeout(LONG, reading).await.unwrap().unwrap();
     }
     node.stop().await;
 }
