@@ -14,7 +14,8 @@ use gapless_partition::{
 };
 use gapless_store::{Batch, Offset, Store, Synced};
 use gapless_types::{
-    IdempotencyKey, LogIndex, Name, NamespaceId, PartitionId, PartitionIndex, PartitionOffset, WorkspaceId,
+    IdempotencyKey, LogIndex, MachineVersion, Name, NamespaceId, PartitionId, PartitionIndex,
+    PartitionOffset, WorkspaceId,
 };
 
 const DIRECTORY: &str = "partition";
@@ -77,7 +78,9 @@ impl World {
     fn apply(&mut self, command: Vec<u8>) -> Result<Outcome> {
         let at = self.commands.len() as u64;
         let offset = PartitionOffset::new(at + 1).context("offsets start at 1")?;
-        let record = Record { offset, log_index: LogIndex::new(at), time: at, command: &command };
+        let machine_version = MachineVersion::FIRST;
+        let record =
+            Record { offset, log_index: LogIndex::new(at), time: at, machine_version, command: &command };
         let outcome = self.partition.as_mut().context("it is open")?.apply(&record)?;
         self.commands.push(command);
         Ok(outcome)

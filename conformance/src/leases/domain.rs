@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
 use gapless_log::io::memory::MemoryIo;
-use gapless_projection::{Answer, Applied, Command, Definition, Domain, Event, Input, Place};
+use gapless_projection::{Answer, Applied, Command, Definition, Domain, Event, Input, Place, Stamp};
 use gapless_store::{Budget, Options};
 use gapless_types::{LogIndex, PartitionOffset, WorkspaceId};
 
@@ -123,7 +123,7 @@ impl LoggedDomain {
         };
         let place = Place { index: LogIndex::new(index as u64), position: 0 };
         let domain = self.domain.as_mut().expect("it is only away during a restart");
-        Ok(domain.apply(place, *time, input)?)
+        Ok(domain.apply(place, Stamp::first(*time), input)?)
     }
 }
 
