@@ -116,7 +116,7 @@ async fn who_does_not_answer_a_ping_is_closed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn headers_that_are_too_long_or_never_end_are_not_kept() {
-    let server = Secured::start();
+    let server = Secured::start_with(&[HURRIED]);
     let neighbour = Neighbour::at(&server);
     let memory = server.memory();
     // A literal header x of 16 000 bytes, again and again; the length is an integer with a prefix of seven bits.
