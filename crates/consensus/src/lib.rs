@@ -59,6 +59,7 @@ mod error;
 mod format;
 #[doc(hidden)]
 pub mod fuzzing;
+mod hearing;
 mod identity;
 mod inspecting;
 pub mod limits;

@@ -14,7 +14,8 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::error::{OpenError, Stopped};
-use crate::identity::Identity;
+use crate::hearing::Hearing;
+use crate::identity::{Identity, Term};
 use crate::machine::Machine;
 use crate::network::adapter::Factory;
 use crate::network::inbound::Reception;
@@ -90,13 +91,16 @@ impl Node {
         quiet.watch(raft.metrics());
 
         let leadership = Arc::new(watch::Sender::new(Leadership::default()));
-        let watcher = Watcher {
+        let hearing = Arc::new(Hearing::new(settings.hearing()));
+        let mut watcher = Watcher {
             node: identity.node,
             raft: raft.clone(),
             metrics: raft.metrics(),
             store: store.clone(),
             watermarks: watermarks.clone(),
             leadership: leadership.clone(),
+            hearing: hearing.clone(),
+            elected: Term::default(),
         };
         watcher.tell();
         let watcher = tokio::spawn(watcher.run()).abort_handle();
@@ -107,6 +111,7 @@ impl Node {
             dir: config.dir,
             store: store.clone(),
             probation: probation.clone(),
+            hearing,
             machine,
             seed: settings.seed,
             receiving: Arc::default(),

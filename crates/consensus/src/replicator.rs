@@ -92,7 +92,7 @@ pub trait Replicator: Send + Sync + 'static {
 pub struct Leadership {
     /// The newest term this node has seen.
     pub term: Term,
-    /// Who leads in it, if anybody is known to.
+    /// Who leads in it, if anybody is known to. A follower that has heard nothing of him for long does not know it any more.
     pub leader: Option<Leader>,
     /// Whether that is this node.
     pub is_self: bool,

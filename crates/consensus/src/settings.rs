@@ -53,6 +53,11 @@ impl Settings {
         self.election_timeout * 2
     }
 
+    /// How long a follower that hears nothing goes on naming its leader: longer than anybody waits who would elect another one.
+    pub(crate) fn hearing(&self) -> Duration {
+        self.lease() * 2
+    }
+
     /// How long a voter may take to take over.
     pub(crate) fn transfer_patience(&self) -> Duration {
         self.election_timeout * 4

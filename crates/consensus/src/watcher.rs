@@ -13,6 +13,7 @@ use openraft::{Raft, RaftMetrics};
 use tokio::sync::watch;
 
 use crate::error::Stopped;
+use crate::hearing::Hearing;
 use crate::identity::{NodeId, Term};
 use crate::message::EntryId;
 use crate::proposal::Leader;
@@ -32,6 +33,9 @@ pub(crate) struct Watcher {
     pub(crate) store: LogStore,
     pub(crate) watermarks: Arc<Watermarks>,
     pub(crate) leadership: Arc<watch::Sender<Leadership>>,
+    pub(crate) hearing: Arc<Hearing>,
+    /// The newest term whose leader was told of.
+    pub(crate) elected: Term,
 }
 
 impl Watcher {
@@ -53,7 +57,9 @@ impl Watcher {
                 return;
             }
             let (settled, started) = (pin!(settlements.changed()), pin!(term_start.changed()));
-            let running = match select(pin!(self.metrics.changed()), select(settled, started)).await {
+            let heard = pin!(heard_or_not(&self.hearing, self.follows()));
+            let others = select(heard, select(settled, started));
+            let running = match select(pin!(self.metrics.changed()), others).await {
                 Either::Left((changed, _)) => changed.is_ok(),
                 Either::Right(_) => true,
             };
@@ -64,18 +70,27 @@ impl Watcher {
         }
     }
 
+    /// Whether another node is named as the one that leads.
+    fn follows(&self) -> bool {
+        let known = self.leadership.borrow();
+        known.leader.is_some() && !known.is_self
+    }
+
     /// Brings everything up to date.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn tell(&mut self) {
         let metrics = self.metrics.borrow_watched();
-        let leadership = leadership(self.node, &metrics, *self.watermarks.term_start.borrow());
+        let mut leadership = leadership(self.node, &metrics, *self.watermarks.term_start.borrow());
+        if !leadership.is_self && self.hearing.is_silent() {
+            leadership.leader = None;
+        }
         let committed = metrics.local_committed.as_ref().map(|id| LogIndex::new(id.index));
         drop(metrics);
         self.leadership.send_if_modified(|known| {
             let changed = *known != leadership && known.stopped.is_none();
             if changed {
-                let elected = leadership.leader.is_some()
-                    && (known.term, &known.leader) != (leadership.term, &leadership.leader);
-                if elected {
+                // One that is heard again is not elected again.
+                if leadership.leader.is_some() && self.elected < leadership.term {
+                    self.elected = leadership.term;
                     count(&self.watermarks.counters.elections);
                 }
                 *known = leadership;
@@ -91,6 +106,15 @@ impl Watcher {
             raise(&mut progress.committed, committed);
             *progress != before
         });
+    }
+}
+
+/// Waits until nothing was heard of the leader that is named for too long, or one is heard again.
+async fn heard_or_not(hearing: &Hearing, follows: bool) {
+    if follows {
+        tokio::time::sleep_until(hearing.patient_until()).await;
+    } else {
+        hearing.again.notified().await;
     }
 }
 

@@ -21,6 +21,7 @@ use openraft::raft::TransferLeaderRequest;
 
 use super::{Answers, Inbound, LinkError, Route, SnapshotStream};
 use crate::error::InstallError;
+use crate::hearing::Hearing;
 use crate::identity::{Identity, NodeId, Term};
 use crate::limits::{MAX_ANSWER_BYTES, MAX_HELD_BYTES, MAX_QUESTION_BYTES};
 use crate::machine::{CommittedBody, Machine};
@@ -40,6 +41,7 @@ pub(crate) struct Reception {
     pub(crate) dir: PathBuf,
     pub(crate) store: LogStore,
     pub(crate) probation: Probation,
+    pub(crate) hearing: Arc<Hearing>,
     pub(crate) machine: Arc<dyn Machine>,
     /// Where the chance of what is spawned for a peer comes from.
     pub(crate) seed: u64,
@@ -165,8 +167,11 @@ impl Inbound for Reception {
             checked?;
             // Members that cannot be come from no leader of ours: the stream ends in front of them.
             let requests = requests.take_while(|request| ready(is_sound(request)));
-            let probation = this.probation.clone();
-            let requests = requests.inspect(move |request| probation.hear(request));
+            let (probation, hearing) = (this.probation.clone(), this.hearing.clone());
+            let requests = requests.inspect(move |request| {
+                probation.hear(request);
+                hearing.hear(request.vote);
+            });
             let requests = requests.map(raft::raft_append_request);
             let raft = this.raft.clone();
             let answers = raft::seeded(this.seed, async move { raft.stream_append(requests).boxed() }).await;

@@ -232,6 +232,49 @@ async fn a_node_cut_off_does_not_disturb_the_others_when_it_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_follower_that_hears_nobody_names_no_leader_until_it_hears_one_again() {
+    let mut cluster = Cluster::found(3, 6).await;
+    let leader = cluster.leader().await;
+    let follower = cluster.running().find(|&node| node != leader).unwrap();
+    cluster.write(entry(0)).await;
+    cluster.agree().await;
+    let named = |cluster: &Cluster| {
+        let known = cluster.node(follower).leadership().borrow().clone();
+        assert!(!known.is_self);
+        known.leader.map(|leader| leader.node)
+    };
+    eventually("it names its leader", || named(&cluster) == Some(leader)).await;
+    let elections = cluster.node(follower).statistics().elections;
+    // While it is in touch it says nothing else, whether anything is written or not.
+    let mut changes = cluster.node(follower).leadership();
+    changes.borrow_and_update();
+    let changed = tokio::time::timeout(Duration::from_secs(30), changes.changed()).await;
+    assert!(changed.is_err(), "{:?}", *changes.borrow());
+
+    cluster.board.isolate(follower);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(named(&cluster), Some(leader), "not at once");
+    eventually("it names nobody", || named(&cluster).is_none()).await;
+    let since = tokio::time::Instant::now();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(named(&cluster), None, "for {:?}", since.elapsed());
+    assert_eq!(cluster.leader().await, leader, "the others go on");
+    cluster.board.heal();
+    eventually("it names its leader again", || named(&cluster) == Some(leader)).await;
+    assert_eq!(cluster.node(follower).statistics().elections, elections, "nobody was elected");
+
+    // One that is opened and never hears anybody does not go on naming whom it knew before, either.
+    cluster.kill(follower).await;
+    cluster.board.isolate(follower);
+    cluster.start(follower).await;
+    eventually("it names nobody", || named(&cluster).is_none()).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(named(&cluster), None);
+    cluster.board.heal();
+    eventually("it names its leader", || named(&cluster) == Some(leader)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn messages_that_are_lost_and_late_change_nothing_but_the_time_it_takes() {
     for seed in 0..5 {
         let cluster = Cluster::found(3, 100 + seed).await;
