@@ -110,7 +110,8 @@ async fn open(node: u64, disk: &Watched, board: &Switchboard, ledger: &Arc<Ledge
         hot_bytes: 4096,
         ..Options::replicated()
     };
-    let settings = Settings { seed: node, ..Settings::default() };
+    // Who leads goes on leading, also if the machine holds everybody up for a while.
+    let settings = Settings { seed: node, election_timeout: Duration::from_secs(3), ..Settings::default() };
     let config =
         Config { log, settings, ..Config::new(identity, format!("node-{node}"), Start::Found(members)) };
     let network: Arc<dyn Network> = Arc::new(board.clone());

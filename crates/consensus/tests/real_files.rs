@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gapless_consensus::network::switchboard::Switchboard;
 use gapless_consensus::network::{Network, Nobody};
-use gapless_consensus::{ClusterId, Config, Identity, Members, Node, NodeId, Replicator, Start};
+use gapless_consensus::{ClusterId, Config, Identity, Members, Node, NodeId, Replicator, Settings, Start};
 use gapless_log::Options;
 use gapless_log::io::real::RealIo;
 use gapless_types::GroupId;
@@ -20,11 +20,19 @@ mod ledger;
 
 use ledger::{Ledger, Survives};
 
+/// Who leads goes on leading, also if the machine holds everybody up for a while.
+const NOBODY_IS_THAT_SLOW: Duration = Duration::from_secs(3);
+
 fn config(dir: &Path, node: u64, members: &Members) -> Config {
     let identity =
         Identity { cluster: ClusterId::from_bytes([1; 16]), group: GroupId::FIRST, node: NodeId::new(node) };
     let log = Options { first_segment_bytes: 1 << 20, segment_bytes: 1 << 20, ..Options::replicated() };
-    Config { log, ..Config::new(identity, dir.join(node.to_string()), Start::Found(members.clone())) }
+    let settings = Settings { election_timeout: NOBODY_IS_THAT_SLOW, ..Settings::default() };
+    Config {
+        log,
+        settings,
+        ..Config::new(identity, dir.join(node.to_string()), Start::Found(members.clone()))
+    }
 }
 
 async fn open(dir: &Path, node: u64, members: &Members, network: Arc<dyn Network>) -> (Node, Arc<Ledger>) {
