@@ -56,3 +56,7 @@ const _: () = assert!(MAX_ENTRY_BYTES < MAX_RECORD_BYTES as usize, "an entry fit
 pub(crate) const LASTING_LOOKS: u32 = 20;
 /// Shortest time between two times that a node gives up leadership because of a partition.
 pub(crate) const HANDOVER_PAUSE: Duration = Duration::from_secs(30);
+
+/// Bytes of events that one lease is granted, about: what clients of gRPC take in one message if nobody told them otherwise is twice
+/// that. One slot is granted whatever its event has.
+pub const MAX_GRANTED_BYTES: usize = 2 << 20;

@@ -62,6 +62,11 @@ impl OpenEvent {
         Self(bytes.into())
     }
 
+    /// How long it is, in bytes.
+    pub fn length(&self) -> usize {
+        self.0.len()
+    }
+
     /// The event.
     pub fn event(&self) -> Event<'_> {
         Event::decode(&self.0).expect("it was decoded when it was read").0

@@ -19,7 +19,7 @@ use crate::retention::Domain;
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) answer: Answer,
-    /// The events of what was granted, in the order of the grants.
+    /// The events of what was granted, in the order of the grants; of the first ones if all of them would be too long.
     pub(crate) events: Vec<Option<OpenEvent>>,
 }
 

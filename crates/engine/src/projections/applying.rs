@@ -11,7 +11,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gapless_partition::{Direction, StoredOutcome, View, Write};
-use gapless_projection::{Applied, Command, Domain, Done, Event, Fault, Input, Place, Plan, Scope, Stamp};
+use gapless_projection::{
+    Applied, Command, Domain, Done, Event, Fault, Grant, Input, OpenEvent, Place, Plan, Scope, Stamp,
+    View as Rows,
+};
 use gapless_types::{LogIndex, PartitionId, PartitionOffset, WorkspaceId};
 
 use super::answers::Told;
@@ -20,6 +23,7 @@ use super::feed::{Fed, Feed, FeedInput};
 use super::request::RequestId;
 use super::slot::DomainSlot;
 use crate::error::ReadError;
+use crate::limits::MAX_GRANTED_BYTES;
 use crate::node::Node;
 
 /// Outcomes that are read at once.
@@ -184,8 +188,7 @@ fn tell(
     let events = match &answer.done {
         Done::Granted(grants) if !grants.is_empty() => {
             let view = domain.view();
-            let events = grants.iter().map(|grant| view.event(grant.slot)).collect::<Result<Vec<_>, _>>();
-            let events = events.map_err(|fault| end_of(&fault))?;
+            let events = events_of(&view, grants).map_err(|fault| end_of(&fault))?;
             slot.working.granted(domain.clock(), grants, &events);
             events
         }
@@ -197,6 +200,20 @@ fn tell(
         }
     };
     Ok(Told { answer, events })
+}
+
+/// The events of the first grants, as many as one lease may have.
+fn events_of(rows: &Rows, grants: &[Grant]) -> Result<Vec<Option<OpenEvent>>, Fault> {
+    let (mut events, mut bytes) = (Vec::new(), 0);
+    for grant in grants {
+        let event = rows.event(grant.slot)?;
+        bytes += event.as_ref().map_or(0, OpenEvent::length);
+        if bytes > MAX_GRANTED_BYTES && !events.is_empty() {
+            break;
+        }
+        events.push(event);
+    }
+    Ok(events)
 }
 
 /// Gives an outcome to the domain, if it is an event that the projection takes.

@@ -3,7 +3,7 @@
 //! Whoever waits is woken when there is work, and is promised as much of it as nobody else was promised: only then it is asked for.
 //!
 //! Invariants
-//! - What was granted to somebody who is gone is given back at once.
+//! - What was granted to somebody who is gone, or is more than fits an answer, is given back at once.
 //!
 //! Must not know: how workers are reached.
 
@@ -221,14 +221,21 @@ async fn lease_from(
             let command = Command::Lease { worker: &worker, ttl_ms: signed(ttl_ms), max };
             let told = ask(&node, &slot, &command, PATIENCE).await;
             drop(promise);
-            if let Err(Ok(unclaimed)) = reply.send(told) {
-                give_back(&node, &slot, unclaimed).await;
+            if let Err(Ok(unclaimed)) = reply.send(told)
+                && let Done::Granted(grants) = unclaimed.answer.done
+            {
+                give_back(&node, &slot, grants).await;
             }
         }
     };
     node.runtime.spawn(asking);
     let told = answer.await.map_err(|_| ProjectionError::Closing)??;
-    let Done::Granted(grants) = told.answer.done else { return Ok(Vec::new()) };
+    let Done::Granted(mut grants) = told.answer.done else { return Ok(Vec::new()) };
+    let too_many = grants.split_off(told.events.len());
+    if !too_many.is_empty() {
+        let (node, slot) = (node.clone(), slot.clone());
+        node.runtime.clone().spawn(async move { give_back(&node, &slot, too_many).await });
+    }
     let leased = grants.into_iter().zip(told.events).map(|(grant, event)| Leased {
         domain: slot.id.clone(),
         grant,
@@ -238,8 +245,7 @@ async fn lease_from(
     Ok(leased.collect())
 }
 
-async fn give_back(node: &Arc<Node>, slot: &Arc<DomainSlot>, told: Told) {
-    let Done::Granted(grants) = told.answer.done else { return };
+async fn give_back(node: &Arc<Node>, slot: &Arc<DomainSlot>, grants: Vec<Grant>) {
     for grant in grants {
         let held = Held { slot: grant.slot, token: grant.token };
         // If it cannot be, it expires.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use gapless_projection::limits::MAX_GRANTS;
 use gapless_projection::{Answer, Command, Done, Durations, Grant, OpenEvent};
 
 /// Event types whose durations are kept.
@@ -16,12 +17,21 @@ const MOST_TYPES: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Working(Mutex<Known>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Known {
     promised: u64,
+    /// So many are promised to one lease: as many as fitted lately, and once more as many.
+    fitting: u64,
     durations: BTreeMap<Box<str>, Durations>,
     /// Slots that were granted here and not ended, each with its event type, the time it was granted and the length of its lease.
     granted: BTreeMap<u64, Granted>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        let (durations, granted) = (BTreeMap::new(), BTreeMap::new());
+        Self { promised: 0, fitting: u64::from(MAX_GRANTS), durations, granted }
+    }
 }
 
 #[derive(Debug)]
@@ -36,7 +46,7 @@ impl Working {
     /// Promises slots to somebody who will ask for them: at most so many, of those that can be granted and are nobody's yet.
     pub(crate) fn promise(&self, grantable: u64, most: u64) -> u64 {
         let mut known = self.lock();
-        let promised = grantable.saturating_sub(known.promised).min(most);
+        let promised = grantable.saturating_sub(known.promised).min(most).min(known.fitting);
         known.promised += promised;
         promised
     }
@@ -57,9 +67,15 @@ impl Working {
             .unwrap_or_else(|| Durations::default().lease_ms())
     }
 
-    /// Slots were granted to somebody here.
+    /// Slots were granted to somebody here, of which the first ones fit one answer.
     pub(crate) fn granted(&self, clock: u64, grants: &[Grant], events: &[Option<OpenEvent>]) {
         let mut known = self.lock();
+        let fitted = events.len() as u64;
+        if events.len() < grants.len() {
+            known.fitting = fitted.max(1);
+        } else if fitted >= known.fitting {
+            known.fitting = (known.fitting * 2).min(u64::from(MAX_GRANTS));
+        }
         for (grant, event) in grants.iter().zip(events) {
             let Some(event) = event else { continue };
             let granted = Granted {
@@ -129,6 +145,28 @@ mod tests {
         assert_eq!(working.promise(2, 9), 0, "two of five were granted, and two are promised");
         working.end_promise(2);
         assert_eq!(working.promise(2, 9), 2);
+    }
+
+    #[test]
+    fn a_lease_is_promised_what_fitted_lately_and_more_as_long_as_it_fits() {
+        let working = Working::default();
+        let grant = Grant { slot: 1, token: 1, expires_at: 1, attempt: 1, source: None };
+        let grants = vec![grant; 8];
+        let promised = |working: &Working| {
+            let promised = working.promise(5000, 5000);
+            working.end_promise(promised);
+            promised
+        };
+        assert_eq!(promised(&working), u64::from(MAX_GRANTS));
+        working.granted(1, &grants, &[None, None]);
+        assert_eq!(promised(&working), 2, "two of eight fitted");
+        working.granted(1, &grants[..2], &[None, None]);
+        working.granted(1, &grants[..1], &[None]);
+        assert_eq!(promised(&working), 4, "two did, and whether four do is to be seen");
+        for fits in [4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024] {
+            working.granted(1, &vec![grant; fits], &vec![None; fits]);
+        }
+        assert_eq!(promised(&working), u64::from(MAX_GRANTS));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 mod following;
 mod harness;
 mod identity;
+mod large_leases;
 mod lease_storm;
 mod membership;
 mod peers;

@@ -116,7 +116,7 @@ async fn read(engine: &Engine, projection: &str, freshness: Freshness) -> Rows {
     engine.projected(&domain(engine, projection), freshness, PATIENCE).await.unwrap()
 }
 
-async fn lease(engine: &Engine, worker: &str, max: u32) -> Vec<Leased> {
+pub(crate) async fn lease(engine: &Engine, worker: &str, max: u32) -> Vec<Leased> {
     let request = LeaseRequest {
         worker,
         max,
