@@ -24,7 +24,7 @@ use crate::outcome::{
     Committed, Header, Outcome, OutcomeKind, Refusal, RefusalCode, RequestDigest, TransactionId,
 };
 use crate::partition::Partition;
-use crate::recent::Recent;
+use crate::recent::Lately;
 use crate::rows;
 use crate::schema::{Kind, NO_KIND, Schema, WORKSPACE_OFFSET};
 use crate::state::{Context, Reads, put_schema};
@@ -80,8 +80,10 @@ impl Partition {
             Err(malformed) => return self.apply_malformed(record, &malformed.to_string()),
         };
         self.make_ready()?;
-        let place = Place::of(&write, self.schema.as_deref(), self.id, &self.recent, &self.store)?;
-        let context = Context { partition: self.id, schema: self.schema.as_deref(), store: &self.store };
+        let lately = self.recent.get(write.workspace, write.client);
+        let place = Place::of(&write, self.schema.as_deref(), self.id, lately, &self.store)?;
+        let schema = self.schema.as_deref();
+        let mut context = Context { partition: self.id, schema, store: &self.store, ends: self.ends };
         let mut transaction = begin(&mut self.sequencer, place.kind_id(), write.workspace)?;
         let draft =
             Draft { record, time, key: Some(key), digest, write: Some(&write), kind: place.kind_id() };
@@ -92,31 +94,37 @@ impl Partition {
             .and_then(|()| place.check(&write, self.id, time, &mut transaction, &self.store))
             // c. Numbers.
             .and_then(|demand| {
-                let last = last_sequence(self.id, &write, &self.recent, &self.store)?;
+                let last = last_sequence(self.id, &write, lately, &self.store)?;
                 numbers::take(&mut transaction, demand, last)
             });
         let verdict = Verdict::of(decision)?;
         // d. The outcome. Its rows are checked before it is kept.
         let header = draft.header(&verdict);
+        if let (Some(lately), Some(numbers)) = (lately, verdict.event()) {
+            // Looked for when it comes for the second time: most of those that do not come again are spared it.
+            context.ends.events =
+                lately.ends_there || context.end_before(write.workspace, numbers.workspace_offset);
+        }
+        let ends_there = context.ends.events;
         let outcome = self.pending.draft(&header, &verdict.body(bytes));
-        context.rows_of(&header, outcome, verdict.event().map(|_| &write), &mut self.batch)?;
+        let event = verdict.event().map(|_| &write);
+        context.rows_of(&header, outcome, event, &mut self.tiles, &mut self.batch)?;
         self.pending.keep(&self.log)?;
         transaction.flush();
         // e. State.
         self.change_state(record, time)?;
         // f. Answer.
+        if let (Some(kind), Some(numbers)) = (draft.kind, verdict.event()) {
+            let lately = Lately { kind, last: numbers.client_sequence, ends_there };
+            self.recent.learn(write.workspace, write.client, lately);
+        }
         self.answer(&draft, verdict)
     }
 
     /// What the caller is told.
     fn answer(&mut self, draft: &Draft<'_>, verdict: Verdict) -> Result<Outcome, Fault> {
         match verdict {
-            Verdict::Commit(numbers) => {
-                if let (Some(kind), Some(write)) = (draft.kind, draft.write) {
-                    self.recent.learn(write.workspace, kind, write.client, numbers.client_sequence);
-                }
-                Ok(Outcome::Committed(draft.committed(self.id, numbers)))
-            }
+            Verdict::Commit(numbers) => Ok(Outcome::Committed(draft.committed(self.id, numbers))),
             Verdict::Refuse(refusal) | Verdict::RefuseReuse(refusal) => Ok(Outcome::Refused(*refusal)),
             Verdict::Repeat(first_offset) => {
                 self.pending.hand_over(&self.log)?;
@@ -174,9 +182,10 @@ impl Partition {
     ) -> Result<(), Fault> {
         self.make_ready()?;
         let header = draft.without_numbers(kind);
-        let context = Context { partition: self.id, schema: self.schema.as_deref(), store: &self.store };
+        let schema = self.schema.as_deref();
+        let context = Context { partition: self.id, schema, store: &self.store, ends: self.ends };
         let outcome = self.pending.draft(&header, body);
-        context.rows_of(&header, outcome, None, &mut self.batch)?;
+        context.rows_of(&header, outcome, None, &mut self.tiles, &mut self.batch)?;
         let transaction = begin(&mut self.sequencer, None, WorkspaceId::NAMESPACE)?;
         self.pending.keep(&self.log)?;
         transaction.flush();
@@ -259,12 +268,12 @@ impl<'a> Place<'a> {
         write: &Write<'_>,
         schema: Option<&'a Schema>,
         partition: PartitionId,
-        recent: &Recent,
+        lately: Option<Lately>,
         reads: &impl Reads,
     ) -> Result<Self, Fault> {
         let kind = match schema {
             None => Err(Refusal::new(RefusalCode::WrongKind, "the namespace is not defined")),
-            Some(schema) => kind_of(write, schema, partition, recent, reads)?,
+            Some(schema) => kind_of(write, schema, partition, lately.map(|lately| lately.kind), reads)?,
         };
         Ok(Self { schema, kind })
     }
@@ -293,12 +302,12 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The kind that a workspace has, or gets by this write.
+/// The kind that a workspace has, or gets by this write. `known` if it is.
 pub(crate) fn kind_of<'a>(
     write: &Write<'_>,
     schema: &'a Schema,
     partition: PartitionId,
-    recent: &Recent,
+    known: Option<WorkspaceKind>,
     reads: &impl Reads,
 ) -> Result<Result<&'a Kind, Refusal>, Fault> {
     if let Some(violation) = write.violations().into_iter().next() {
@@ -313,7 +322,7 @@ pub(crate) fn kind_of<'a>(
         let message = format!("the namespace has no kind {}", write.kind);
         return Ok(Err(Refusal::new(RefusalCode::WrongKind, message)));
     };
-    let has = match recent.get(write.workspace, write.client).map(|(kind, _)| kind) {
+    let has = match known {
         Some(kind) => kind,
         None => {
             let row = reads.get(&rows::workspace::key(partition.namespace, write.workspace))?;
@@ -332,13 +341,13 @@ pub(crate) fn kind_of<'a>(
 fn last_sequence(
     partition: PartitionId,
     write: &Write<'_>,
-    recent: &Recent,
+    lately: Option<Lately>,
     reads: &impl Reads,
 ) -> Result<Option<ClientSequence>, Fault> {
-    if let Some((_, last)) = recent.get(write.workspace, write.client)
+    if let Some(lately) = lately
         && !makes(Mistake::CounterEvictedWithKey)
     {
-        return Ok(Some(last));
+        return Ok(Some(lately.last));
     }
     let mut key = Vec::with_capacity(rows::CLIENT_KEY_BYTES);
     rows::client::key(partition.namespace, write.workspace, write.client, &mut key);

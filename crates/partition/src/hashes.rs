@@ -80,13 +80,15 @@ impl StoredHashes for Hashes<'_> {
     }
 }
 
-/// The subtrees that become full with the event at this offset, lowest level first, with their roots.
+/// The subtrees that become full with the event at this offset, lowest level first, with their roots. `tile` is the root of the lowest
+/// one, if it is known.
 pub(crate) fn completed(
     rows: &StoreView,
     namespace: NamespaceId,
     workspace: WorkspaceId,
     offset: WorkspaceOffset,
     leaf: Hash,
+    tile: Option<Hash>,
 ) -> Result<Vec<(Subtree, Hash)>, Fault> {
     let mut roots = Vec::new();
     for subtree in completed_subtrees(TreeSize::new(offset.get())) {
@@ -94,7 +96,10 @@ pub(crate) fn completed(
             roots.push((Subtree { level: 0, number: offset.get() - 1 }, leaf));
         }
         let hashes = Hashes { rows, namespace, workspace, newest: &roots };
-        let root = Tree::over(&hashes).subtree_root(subtree).map_err(fault)?;
+        let root = match tile.filter(|_| subtree.level == 1) {
+            Some(root) => root,
+            None => Tree::over(&hashes).subtree_root(subtree).map_err(fault)?,
+        };
         roots.push((subtree, root));
     }
     // The leaf itself is in the index.

@@ -37,6 +37,7 @@ mod stored;
 mod stored_numbers;
 mod syncing;
 mod tail;
+mod tiles;
 mod trust;
 mod turns;
 mod verify;

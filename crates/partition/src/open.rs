@@ -29,6 +29,8 @@ use crate::stored::StoredOutcome;
 use crate::stored_numbers::StoredNumbers;
 use crate::syncing;
 use crate::tail::{Stored, read_tail};
+use crate::tiles::Tiles;
+use crate::trust::{self, Ends};
 use crate::turns::Turns;
 use crate::write::Write;
 
@@ -288,6 +290,8 @@ fn fold(
         batch: Batch::new(),
         pending: Pending::default(),
         recent: Recent::default(),
+        ends: Ends::default(),
+        tiles: Tiles::default(),
         stopped: None,
         underway: None,
         syncing: syncing::Underway::default(),
@@ -311,6 +315,10 @@ impl Partition {
             self.batch.put(&rows::version::KEY, &rows::version::VERSION.to_le_bytes())?;
             self.store.apply(&self.batch)?;
         }
+        self.ends.outcomes = {
+            let next = rows::outcome::key(self.id, self.next_offset());
+            trust::ends_before(&self.store.lock(), &next)
+        };
         let log = self.log.clone();
         let mut folded = 0;
         let mut redefined = false;
@@ -356,8 +364,9 @@ impl Partition {
             OutcomeKind::Event => Some(Write::decode(stored.body).map_err(malformed)?),
             _ => None,
         };
-        let context = Context { partition: self.id, schema: self.schema.as_deref(), store: &self.store };
-        context.rows_of(header, stored.outcome, write.as_ref(), &mut self.batch)?;
+        let schema = self.schema.as_deref();
+        let context = Context { partition: self.id, schema, store: &self.store, ends: self.ends };
+        context.rows_of(header, stored.outcome, write.as_ref(), &mut self.tiles, &mut self.batch)?;
         match header.kind {
             OutcomeKind::Definition => {
                 let definition = Definition::decode(stored.body).map_err(malformed)?;

@@ -29,6 +29,8 @@ use crate::shared_store::SharedStore;
 use crate::stored::StoredOutcome;
 use crate::stored_numbers::StoredNumbers;
 use crate::syncing::{self, Syncing};
+use crate::tiles::Tiles;
+use crate::trust::Ends;
 use crate::turns::{Turns, is_busy, told};
 use crate::view::View;
 
@@ -56,6 +58,9 @@ pub struct Partition {
     /// Outcomes that the log has not got yet.
     pub(crate) pending: Pending,
     pub(crate) recent: Recent,
+    /// Of outcomes alone.
+    pub(crate) ends: Ends,
+    pub(crate) tiles: Tiles,
     pub(crate) stopped: Option<Fault>,
     /// A checkpoint that is written out somewhere.
     pub(crate) underway: Option<Underway>,

@@ -1,4 +1,4 @@
-//! What is known of workspaces that were written to lately: spares two reads of the store for most events. May forget, and never
+//! What is known of workspaces that were written to lately: spares three reads of the store for most events. May forget, and never
 //! changes a result.
 //!
 //! An entry takes one line of the processor's cache, and is found without following a pointer: with ten thousand busy workspaces
@@ -21,37 +21,36 @@ pub(crate) struct Recent {
     used: usize,
 }
 
-/// What is known of a client in a workspace.
+/// What is known of a workspace and one of its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lately {
+    pub(crate) kind: WorkspaceKind,
+    /// The last sequence of the client.
+    pub(crate) last: ClientSequence,
+    /// The store was seen to have no event of the workspace behind the last one. It stays so: nobody else writes there.
+    pub(crate) ends_there: bool,
+}
+
+/// What a place has.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     workspace: WorkspaceId,
-    last: ClientSequence,
-    kind: WorkspaceKind,
+    lately: Lately,
     client_bytes: u8,
     client: [u8; LONGEST_CLIENT],
 }
 
 impl Recent {
-    /// The kind of a workspace and the last sequence of a client in it.
-    pub(crate) fn get(
-        &self,
-        workspace: WorkspaceId,
-        client: &str,
-    ) -> Option<(WorkspaceKind, ClientSequence)> {
+    /// What is known of a client in a workspace.
+    pub(crate) fn get(&self, workspace: WorkspaceId, client: &str) -> Option<Lately> {
         let place = self.place_of(workspace, client)?;
         let both = [self.places.get(place)?, self.places.get(place ^ 1)?];
         let known = both.into_iter().flatten().find(|known| known.is(workspace, client))?;
-        Some((known.kind, known.last))
+        Some(known.lately)
     }
 
     /// Takes note of a committed event.
-    pub(crate) fn learn(
-        &mut self,
-        workspace: WorkspaceId,
-        kind: WorkspaceKind,
-        client: &str,
-        last: ClientSequence,
-    ) {
+    pub(crate) fn learn(&mut self, workspace: WorkspaceId, client: &str, lately: Lately) {
         if self.used * 2 >= self.places.len() && self.places.len() < MOST_PLACES {
             self.grow();
         }
@@ -59,7 +58,7 @@ impl Recent {
         let mut bytes = [0; LONGEST_CLIENT];
         bytes[..client.len()].copy_from_slice(client.as_bytes());
         let client_bytes = u8::try_from(client.len()).expect("at most 32");
-        self.put(place, Known { workspace, last, kind, client_bytes, client: bytes });
+        self.put(place, Known { workspace, lately, client_bytes, client: bytes });
     }
 
     /// Who was in the place moves to the other one, unless the client itself is there.
@@ -108,8 +107,9 @@ fn place(workspace: WorkspaceId, client: &[u8], count: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn sequence(number: u64) -> ClientSequence {
-        ClientSequence::new(number).unwrap()
+    fn lately(number: u64) -> Lately {
+        let last = ClientSequence::new(number).unwrap();
+        Lately { kind: WorkspaceKind::new(3), last, ends_there: number.is_multiple_of(2) }
     }
 
     #[test]
@@ -120,12 +120,12 @@ mod tests {
         let mut found = 0;
         for number in 1..=100_000_u64 {
             let (workspace, client) = (WorkspaceId::new(number % 9001), clients[(number % 4) as usize]);
-            recent.learn(workspace, WorkspaceKind::new(3), client, sequence(number));
+            recent.learn(workspace, client, lately(number));
             let known = recent.get(workspace, client);
             assert_eq!(known.is_some(), client.len() <= LONGEST_CLIENT);
-            if let Some((kind, last)) = recent.get(WorkspaceId::new(number / 2 % 9001), "a") {
-                assert_eq!(kind, WorkspaceKind::new(3));
-                assert_eq!(last.get() % 4, 0, "another client's");
+            if let Some(known) = recent.get(WorkspaceId::new(number / 2 % 9001), "a") {
+                assert_eq!(known, lately(known.last.get()));
+                assert_eq!(known.last.get() % 4, 0, "another client's");
                 found += 1;
             }
         }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use gapless_proof::Hash;
 use gapless_store::Batch;
 use gapless_types::mistakes::{Mistake, makes};
-use gapless_types::{PartitionId, RecordId, WorkspaceOffset};
+use gapless_types::{PartitionId, RecordId, WorkspaceId, WorkspaceOffset};
 
 use crate::definition::{IdempotencyRule, TrustLevel};
 use crate::error::Fault;
@@ -21,7 +21,8 @@ use crate::rows::entity::EntityRow;
 use crate::rows::record::RecordRow;
 use crate::schema::Schema;
 use crate::shared_store::SharedStore;
-use crate::trust::{self, Entry};
+use crate::tiles::Tiles;
+use crate::trust::{self, Ends, Entry};
 use crate::write::{NewId, Operation, Value, Write};
 
 /// Rows as they are before an outcome.
@@ -43,11 +44,23 @@ pub(crate) struct Context<'a> {
     /// As it is before the outcome.
     pub(crate) schema: Option<&'a Schema>,
     pub(crate) store: &'a SharedStore,
+    pub(crate) ends: Ends,
 }
 
 impl Context<'_> {
     fn level(&self) -> TrustLevel {
         self.schema.map_or(TrustLevel::default(), |schema| schema.definition().trust_level)
+    }
+
+    /// Whether no event of a workspace is at this offset or behind it, if the level of the namespace wants to know.
+    pub(crate) fn end_before(&self, workspace: WorkspaceId, offset: WorkspaceOffset) -> bool {
+        let key = rows::index::key(self.partition.namespace, workspace, offset.get());
+        self.level() != TrustLevel::TrustAll && trust::ends_before(&self.store.lock(), &key)
+    }
+
+    /// Refuses to write over an entry that the level of the namespace checks.
+    fn check(&self, entry: Entry, key: &[u8], expected: &[u8]) -> Result<(), Fault> {
+        trust::check(self.level(), self.ends, entry, key, expected, self.store)
     }
 
     /// For how long keys are known.
@@ -68,15 +81,16 @@ impl Context<'_> {
         header: &Header<'_>,
         outcome: &[u8],
         write: Option<&Write<'_>>,
+        tiles: &mut Tiles,
         batch: &mut Batch,
     ) -> Result<(), Fault> {
         let entry = Entry::Outcome(header.partition_offset);
         let value = rows::outcome::value(header.log_index, &header.digest);
         let key = rows::outcome::key(self.partition, header.partition_offset);
-        trust::check(self.level(), entry, &key, &value, self.store)?;
+        self.check(entry, &key, &value)?;
         batch.put(&key, &value)?;
         if let Some(write) = write {
-            change(self, header, outcome, write, batch)?;
+            change(self, header, outcome, write, tiles, batch)?;
         }
         let rule = self.rule();
         if makes(Mistake::CounterEvictedWithKey) {
@@ -97,6 +111,7 @@ fn change(
     header: &Header<'_>,
     outcome: &[u8],
     write: &Write<'_>,
+    tiles: &mut Tiles,
     batch: &mut Batch,
 ) -> Result<(), Fault> {
     let partition = context.partition;
@@ -105,7 +120,7 @@ fn change(
     };
     let (namespace, workspace) = (partition.namespace, header.workspace);
     let mut key = Vec::with_capacity(rows::CLIENT_KEY_BYTES);
-    grow_tree(context, header, offset, Hash::of_leaf(outcome), batch)?;
+    grow_tree(context, header, offset, Hash::of_leaf(outcome), tiles, batch)?;
     rows::client::key(namespace, workspace, header.client, &mut key);
     batch.put(&key, &rows::client::value(sequence))?;
     if let (1, Some(kind)) = (offset.get(), header.workspace_kind) {
@@ -141,18 +156,19 @@ fn grow_tree(
     header: &Header<'_>,
     offset: WorkspaceOffset,
     leaf: Hash,
+    tiles: &mut Tiles,
     batch: &mut Batch,
 ) -> Result<(), Fault> {
-    let (partition, level, reads) = (context.partition, context.level(), context.store);
-    let (namespace, workspace) = (partition.namespace, header.workspace);
+    let (namespace, workspace) = (context.partition.namespace, header.workspace);
     let place = rows::index::value(header.partition_offset, &leaf);
     let key = rows::index::key(namespace, workspace, offset.get());
-    trust::check(level, Entry::Event(workspace, offset.get()), &key, &place, reads)?;
+    context.check(Entry::Event(workspace, offset.get()), &key, &place)?;
     batch.put(&key, &place)?;
-    let roots = hashes::completed(&reads.lock(), namespace, workspace, offset, leaf)?;
+    let tile = tiles.append(workspace, offset, leaf);
+    let roots = hashes::completed(&context.store.lock(), namespace, workspace, offset, leaf, tile)?;
     for (subtree, root) in roots {
         let key = rows::subtree::key(namespace, workspace, subtree);
-        trust::check(level, Entry::Subtree(workspace, subtree), &key, root.as_bytes(), reads)?;
+        context.check(Entry::Subtree(workspace, subtree), &key, root.as_bytes())?;
         batch.put(&key, root.as_bytes())?;
     }
     Ok(())
@@ -215,7 +231,7 @@ fn change_records(
         row.encode(&mut value);
         let key = rows::record::key(partition.namespace, header.workspace, *id);
         if row.created == offset {
-            trust::check(context.level(), Entry::Record(header.workspace, *id), &key, &value, reads)?;
+            context.check(Entry::Record(header.workspace, *id), &key, &value)?;
         }
         batch.put(&key, &value)?;
     }

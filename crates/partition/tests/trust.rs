@@ -87,6 +87,48 @@ fn a_foreign_root_of_a_subtree_is_found_like_a_foreign_event() {
 }
 
 #[test]
+fn a_foreign_entry_far_ahead_is_found_when_the_partition_gets_there() {
+    const AHEAD: u64 = 5;
+    for level in LEVELS {
+        for entry in
+            [Entry::Outcome(PartitionOffset::new(2 + AHEAD).unwrap()), Entry::Event(workspace(1), 1 + AHEAD)]
+        {
+            let mut bench = bench(level);
+            plant(&mut bench, entry, b"a foreign value");
+            for number in 1..AHEAD {
+                let outcome = bench.try_apply(&write_command(10 + number, &event(1)));
+                assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{level:?}, {entry}: {outcome:?}");
+            }
+            let outcome = bench.try_apply(&write_command(10 + AHEAD, &event(1)));
+            if level == TrustLevel::TrustAll {
+                assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{entry}: {outcome:?}");
+            } else {
+                assert_eq!(violation(outcome.unwrap_err()).entry, entry, "{level:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_known_of_one_workspace_is_not_believed_of_another() {
+    let mut bench = bench(TrustLevel::CheckAll);
+    plant(&mut bench, Entry::Event(workspace(2), 4), b"a foreign value");
+    let mut key = 10;
+    let mut write = |bench: &mut Bench, of: u64| {
+        key += 1;
+        bench.try_apply(&write_command(key, &event(of)))
+    };
+    for _ in 0..3 {
+        for of in [1, 2] {
+            write(&mut bench, of).unwrap();
+        }
+    }
+    write(&mut bench, 1).unwrap();
+    let found = violation(write(&mut bench, 2).unwrap_err());
+    assert_eq!(found.entry, Entry::Event(workspace(2), 4));
+}
+
+#[test]
 fn a_foreign_leaf_with_the_right_place_is_found() {
     let mut bench = bench(TrustLevel::CheckAll);
     // The partition offset that the next event gets, and another hash.

@@ -19,7 +19,6 @@ use crate::definition::Definition;
 use crate::error::Fault;
 use crate::idempotency::{self, Recalled, Request};
 use crate::outcome::{Header, OutcomeKind, Refusal, RequestDigest};
-use crate::recent::Recent;
 use crate::rows;
 use crate::schema::{RECORD_ID, Schema, WORKSPACE_OFFSET};
 use crate::shared_store::SharedStore;
@@ -27,6 +26,8 @@ use crate::state::{Context, Reads, put_schema};
 use crate::stop::Stop;
 use crate::stored_numbers::values_of;
 use crate::tail::Stored;
+use crate::tiles::Tiles;
+use crate::trust::Ends;
 use crate::write::Write;
 
 /// Bytes of merging that one step of maintenance does.
@@ -58,6 +59,7 @@ pub(super) struct Refold {
     pub(super) store: SharedStore,
     schema: Option<Schema>,
     batch: Batch,
+    tiles: Tiles,
     last: Option<(LogIndex, u64)>,
     pub(super) events: u64,
 }
@@ -74,6 +76,7 @@ impl Refold {
             store,
             schema: None,
             batch,
+            tiles: Tiles::default(),
             last: None,
             events: 0,
         })
@@ -86,13 +89,13 @@ impl Refold {
         let event = check.outcome()?;
         let schema = check.schema()?;
         self.batch.clear();
-        let context = Context { partition: self.id, schema: self.schema.as_ref(), store: &self.store };
-        context.rows_of(header, stored.outcome, event.as_ref(), &mut self.batch).map_err(
-            |fault| match fault {
-                Fault::Violation(violation) => differs(header, None, format!("{} again", violation.entry)),
-                other => other.into(),
-            },
-        )?;
+        let ends = Ends::default();
+        let context = Context { partition: self.id, schema: self.schema.as_ref(), store: &self.store, ends };
+        let rows = context.rows_of(header, stored.outcome, event.as_ref(), &mut self.tiles, &mut self.batch);
+        rows.map_err(|fault| match fault {
+            Fault::Violation(violation) => differs(header, None, format!("{} again", violation.entry)),
+            other => other.into(),
+        })?;
         let mut values = Vec::new();
         values_of(header, &mut values);
         for value in values {
@@ -234,7 +237,7 @@ impl<'a> Check<'_, 'a> {
             false => write.workspace.partition(schema.definition().partitions),
         };
         let partition = PartitionId { index, ..refold.id };
-        let kind = kind_of(write, schema, partition, &Recent::default(), &refold.store)?
+        let kind = kind_of(write, schema, partition, None, &refold.store)?
             .map_err(|refusal| self.not_refused(&refusal))?;
         let last_offset = refold.number(write.workspace, WORKSPACE_OFFSET)?;
         let facts =
@@ -315,7 +318,8 @@ impl<'a> Check<'_, 'a> {
 
     fn recall(&self, key: IdempotencyKey) -> Result<Recall, Wrong> {
         let (refold, header) = (self.refold, self.header);
-        let context = Context { partition: refold.id, schema: refold.schema.as_ref(), store: &refold.store };
+        let (schema, ends) = (refold.schema.as_ref(), Ends::default());
+        let context = Context { partition: refold.id, schema, store: &refold.store, ends };
         let request =
             Request { workspace: header.workspace, client: header.client, key, digest: &header.digest };
         let store = refold.store.lock();
