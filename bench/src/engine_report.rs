@@ -22,8 +22,12 @@ type Of<R, T> = fn(&R) -> T;
 
 /// What a single writer may wait beyond two syncs, in microseconds.
 const LATENCY_BEYOND_SYNCS_US: f64 = 200.0;
-/// So many times the rate of a single writer, unless there is no more processor.
-const SCALING: (usize, f64) = (256, 100.0);
+/// Writers that are many.
+const MANY: usize = 256;
+/// So many times the rate of a single writer they should have, unless there is no more processor.
+const SCALING: f64 = 100.0;
+/// There is no more of it if more writers write no more than this many times as much.
+const SATURATED: (usize, f64) = (1024, 1.1);
 /// The rate with many partitions, as a share of that with one.
 const MANY_PARTITIONS: f64 = 0.9;
 
@@ -126,7 +130,8 @@ impl Report {
         let mut ratios =
             table(["nodes", "load", "p50 / sync", "rate / bare log", "rate / 1 writer", "64 partitions / 1"]);
         for series in &self.series {
-            let scaling = self.single(series.nodes).map(|single| series.rate_over(single));
+            let single = of_writers(&self.series, series.nodes, 1);
+            let scaling = single.map(|single| series.rate_over(single, 0));
             ratios.add_row([
                 series.nodes.to_string(),
                 series.load.name(),
@@ -170,14 +175,13 @@ impl Report {
         }
         right_aligned(figures, [1, 2, 3, 4, 5, 6])
     }
-
-    fn single(&self, nodes: u64) -> Option<&Series> {
-        single(&self.series, nodes)
-    }
 }
 
-fn single(series: &[Series], nodes: u64) -> Option<&Series> {
-    series.iter().find(|series| series.nodes == nodes && series.load.writers == 1 && series.load.batch == 1)
+/// So many writers that each wait for every event.
+fn of_writers(series: &[Series], nodes: u64, writers: usize) -> Option<&Series> {
+    let is_it =
+        |series: &&Series| series.nodes == nodes && (series.load.writers, series.load.batch) == (writers, 1);
+    series.iter().find(is_it)
 }
 
 impl Series {
@@ -186,10 +190,10 @@ impl Series {
         Spread::of(self.rounds.iter().map(figure))
     }
 
-    /// The rate with one partition as a multiple of a single writer's in the same round.
-    fn rate_over(&self, single: &Series) -> Spread {
-        let rounds = self.rounds.iter().zip(&single.rounds);
-        Spread::of(rounds.map(|(many, one)| many.engine[0].per_second / one.engine[0].per_second))
+    /// The rate as a multiple of that of another load in the same round, with as many partitions as that place of [`PARTITIONS`] says.
+    fn rate_over(&self, other: &Series, place: usize) -> Spread {
+        let rounds = self.rounds.iter().zip(&other.rounds);
+        Spread::of(rounds.map(|(this, other)| this.engine[place].per_second / other.engine[place].per_second))
     }
 }
 
@@ -208,12 +212,21 @@ fn bars(series: &Series, all: &[Series]) -> Vec<Bar> {
         let limit = Limit::AtMost(LATENCY_BEYOND_SYNCS_US);
         bars.push(Bar::new("1 writer: p50 beyond two syncs", Unit::Microseconds, limit, beyond));
     }
-    let (writers, factor) = SCALING;
-    if load.writers == writers
-        && let Some(single) = single(all, series.nodes)
+    let (most, more) = SATURATED;
+    if load.writers == MANY
+        && let Some(single) = of_writers(all, series.nodes, 1)
     {
-        let subject = format!("{writers} writers: rate over 1 writer");
-        bars.push(Bar::new(subject, Unit::Ratio, Limit::AtLeast(factor), series.rate_over(single)));
+        let subject = format!("{MANY} writers: rate over 1 writer, if there is processor left");
+        bars.push(Bar::new(subject, Unit::Ratio, Limit::AtLeast(SCALING), series.rate_over(single, 0)));
+    }
+    if load.writers == most
+        && let Some(many) = of_writers(all, series.nodes, MANY)
+    {
+        for (place, partitions) in PARTITIONS.into_iter().enumerate() {
+            let subject =
+                format!("{most} writers, {partitions} partition(s): rate over {MANY}, if none is left");
+            bars.push(Bar::new(subject, Unit::Ratio, Limit::AtMost(more), series.rate_over(many, place)));
+        }
     }
     let subject = format!("{}: rate with 64 partitions over 1", load.name());
     let limit = Limit::AtLeast(MANY_PARTITIONS);
@@ -243,11 +256,14 @@ mod tests {
 
     #[test]
     fn bars_are_held_against_figures_of_the_same_round() {
-        let all =
-            [series(1, [[100.0, 95.0], [10.0, 9.0]], 350.0), series(256, [[12_000.0; 2], [900.0; 2]], 1.0)];
+        let all = [
+            series(1, [[100.0, 95.0], [10.0, 9.0]], 350.0),
+            series(256, [[12_000.0; 2], [900.0; 2]], 1.0),
+            series(1024, [[12_600.0, 12_000.0], [945.0, 909.0]], 1.0),
+        ];
         let of: Vec<Bar> = all.iter().flat_map(|series| bars(series, &all)).collect();
         let measured: Vec<f64> = of.iter().map(|bar| (bar.measured.median * 1000.0).round()).collect();
-        assert_eq!(measured, [150_000.0, 925.0, 105_000.0, 1000.0]);
+        assert_eq!(measured, [150_000.0, 925.0, 105_000.0, 1000.0, 1050.0, 1005.0, 957.0]);
         assert!(of.iter().all(|bar| bar.verdict == Verdict::Met));
     }
 }

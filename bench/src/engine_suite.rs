@@ -28,7 +28,7 @@ use crate::workload::Run;
 pub(crate) const PARTITIONS: [u16; 2] = [1, 64];
 const NODES: [u64; 2] = [1, 3];
 /// Writers, and events that each of them asks for together.
-const LOADS: [(usize, usize); 5] = [(1, 1), (16, 1), (64, 1), (256, 1), (1, 100)];
+const LOADS: [(usize, usize); 6] = [(1, 1), (16, 1), (64, 1), (256, 1), (1024, 1), (1, 100)];
 
 #[derive(Debug, Args)]
 pub(crate) struct EngineArguments {
@@ -36,8 +36,8 @@ pub(crate) struct EngineArguments {
     #[arg(long, value_enum)]
     only: Option<Part>,
     /// Only loads with so many writers
-    #[arg(long, value_name = "COUNT")]
-    writers: Option<usize>,
+    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    writers: Vec<usize>,
     /// Seconds of every run [default: 3; with --quick 0.4]
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &EngineArguments) -> Result<()> {
     let asked = |part: Part| arguments.only.is_none_or(|only| only == part);
     let loads: Vec<Load> = LOADS
         .into_iter()
-        .filter(|(writers, _)| arguments.writers.is_none_or(|only| only == *writers))
+        .filter(|(writers, _)| arguments.writers.is_empty() || arguments.writers.contains(writers))
         .map(|(writers, batch)| Load::of(writers, batch, measured))
         .collect();
 
@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &EngineArguments) -> Result<()> {
         settle(&directory)?;
     }
     let report = Report::new(machine, arguments.report.is_quick(), series, isolation);
-    let everything = arguments.only.is_none() && arguments.writers.is_none();
+    let everything = arguments.only.is_none() && arguments.writers.is_empty();
     let json = arguments.report.json.clone().or_else(|| everything.then(|| directory.join("engine.json")));
     if let Some(json) = json {
         report.write_json(&json)?;

@@ -230,7 +230,7 @@ async fn apply(node: &Arc<Node>, slot: &Arc<Slot>, slice: Vec<Work>) -> Result<(
 
 /// Outcomes that are told together while others are applied: writers of a slice would otherwise come back all at once, and wait
 /// while nothing is applied for what they write next.
-const TOLD_TOGETHER: usize = 64;
+const TOLD_TOGETHER: usize = 32;
 
 /// Outcomes of a slice on their way to those who wait for them. What was applied is told, whatever becomes of the rest.
 struct Outcomes<'a> {

@@ -51,6 +51,7 @@ use crate::reading::Counted;
 use crate::server::Limits;
 use crate::slow_body::Timely;
 use crate::strangers::{Stranger, Strangers};
+use crate::together::Together;
 use crate::tracing_request::Traced;
 use crate::unread::Unread;
 
@@ -293,7 +294,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         answer(door.clone(), connection.clone(), its.clone(), stranger.clone(), limits, request)
     });
     // As long as a ping and its answer may take: who reads nothing gets no ping, and cannot answer.
-    let stream = Unread::new(stream, limits.keep_alive * 2);
+    let stream = Together::new(Unread::new(stream, limits.keep_alive * 2));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     // Whichever protocol it is, and however much came: the headers of the first request are complete by then. Those that follow on a
     // connection of HTTP/1 are waited for by its own timer.

@@ -25,6 +25,7 @@ mod slow_body;
 mod strangers;
 pub mod telemetry;
 mod tls;
+mod together;
 mod tracing_request;
 mod unread;
 
