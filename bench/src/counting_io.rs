@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -131,6 +132,11 @@ impl File for CountingFile {
         let written = self.file.write_at(bytes, offset)?;
         self.tally.written_bytes.fetch_add(written as u64, Relaxed);
         Ok(written)
+    }
+
+    fn fill(&self, range: Range<u64>) -> io::Result<()> {
+        self.tally.written_bytes.fetch_add(range.end - range.start, Relaxed);
+        self.file.fill(range)
     }
 
     fn reserve(&self, length: u64) -> io::Result<()> {

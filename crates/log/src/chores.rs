@@ -16,7 +16,7 @@ use crate::error::{AppendError, Fault};
 use crate::format::footer::Footer;
 use crate::format::{Geometry, segment_file_name};
 use crate::index::SegmentIndex;
-use crate::io::{File, Io, OpenMode, write_all_at, write_zeros};
+use crate::io::{File, Io, OpenMode, write_all_at};
 use crate::options::SyncPolicy;
 use crate::reserve::Reserve;
 use crate::shared::{Prepared, Shared};
@@ -262,7 +262,7 @@ impl Blank {
             return Ok(file);
         }
         for start in (0..u64::from(capacity)).step_by(FILLED_AT_ONCE) {
-            write_zeros(&*file, start..(start + FILLED_AT_ONCE as u64).min(u64::from(capacity)))?;
+            file.fill(start..(start + FILLED_AT_ONCE as u64).min(u64::from(capacity)))?;
             file.sync()?;
         }
         Ok(file)

@@ -68,6 +68,11 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Writes at most `bytes.len()` bytes. May write less than asked.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
 
+    /// Writes zeros over a range that nobody is about to read: they need not stay in memory.
+    fn fill(&self, range: Range<u64>) -> io::Result<()> {
+        write_zeros(self, range)
+    }
+
     /// Claims room for `length` bytes at once, or fails with [`io::ErrorKind::StorageFull`] and claims nothing.
     /// Afterwards the file is `length` bytes long and reads as zeros where nothing was written.
     fn reserve(&self, length: u64) -> io::Result<()>;
@@ -113,7 +118,7 @@ pub fn read_up_to(file: &dyn File, buffer: &mut [u8], offset: u64) -> io::Result
 }
 
 /// Writes all of `bytes`, however short the single writes are.
-pub fn write_all_at(file: &dyn File, bytes: &[u8], offset: u64) -> io::Result<()> {
+pub fn write_all_at(file: &(impl File + ?Sized), bytes: &[u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
         match file.write_at(&bytes[done..], offset + done as u64) {
@@ -126,16 +131,25 @@ pub fn write_all_at(file: &dyn File, bytes: &[u8], offset: u64) -> io::Result<()
     Ok(())
 }
 
-static ZEROS: [u8; 256 * 1024] = [0; 256 * 1024];
+/// Where pages of memory begin, so that a disk can take them as they are.
+#[repr(align(4096))]
+struct Zeros([u8; 256 * 1024]);
+
+static ZEROS: Zeros = Zeros([0; 256 * 1024]);
+
+/// As many zeros as there are, but no more than this.
+fn zeros(most: u64) -> &'static [u8] {
+    let Zeros(zeros) = &ZEROS;
+    usize::try_from(most).ok().and_then(|most| zeros.get(..most)).unwrap_or(zeros)
+}
 
 /// Writes zeros over a range.
-pub fn write_zeros(file: &dyn File, range: Range<u64>) -> io::Result<()> {
+pub fn write_zeros(file: &(impl File + ?Sized), range: Range<u64>) -> io::Result<()> {
     let mut offset = range.start;
     while offset < range.end {
-        let length = (range.end - offset).min(ZEROS.len() as u64);
-        let piece = &ZEROS[..usize::try_from(length).unwrap_or(ZEROS.len())];
+        let piece = zeros(range.end - offset);
         write_all_at(file, piece, offset)?;
-        offset += length;
+        offset += piece.len() as u64;
     }
     Ok(())
 }
