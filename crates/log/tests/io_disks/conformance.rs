@@ -12,8 +12,9 @@ use crate::{content, content_of, create};
 
 type Behaviour = fn(&dyn Io, &Path);
 
-const BEHAVIOURS: [Behaviour; 15] = [
+const BEHAVIOURS: [Behaviour; 16] = [
     what_is_written_is_read_back,
+    what_is_filled_reads_as_zeros_and_its_neighbours_stay,
     a_read_at_the_end_is_short,
     reserved_room_reads_as_zeros,
     creating_empties_what_is_there,
@@ -80,6 +81,31 @@ fn what_is_written_is_read_back(disk: &dyn Io, dir: &Path) {
     assert_eq!(content(&*file)[..5], *b"Cello");
 }
 
+fn what_is_filled_reads_as_zeros_and_its_neighbours_stay(disk: &dyn Io, dir: &Path) {
+    let length = 1_000_000_usize;
+    // Where pages begin and where they do not, shorter than a page, longer than what is written at once, and behind the end.
+    for (index, range) in
+        [0..4096, 4096..600_064, 1..2, 4095..300_001, 8192..8192, 999_000..1_100_000, 2_000_000..2_004_096]
+            .into_iter()
+            .enumerate()
+    {
+        let path = dir.join(index.to_string());
+        let file = create(disk, &path, &vec![7; length]);
+        file.fill(range.start as u64..range.end as u64).unwrap();
+        file.sync().unwrap();
+        let mut expected = vec![7; length];
+        if !range.is_empty() {
+            expected.resize(length.max(range.end), 0);
+            expected[range].fill(0);
+        }
+        assert!(content(&*file) == expected, "range {index}");
+        // Whoever writes there afterwards is read.
+        write_all_at(&*file, b"over", 5000).unwrap();
+        expected[5000..5004].copy_from_slice(b"over");
+        assert!(content_of(disk, &path) == expected, "range {index}");
+    }
+}
+
 fn a_read_at_the_end_is_short(disk: &dyn Io, dir: &Path) {
     let file = create(disk, &dir.join("file"), b"hello");
     let mut buffer = [0; 8];
@@ -132,6 +158,7 @@ fn a_file_opened_for_reading_takes_no_writes(disk: &dyn Io, dir: &Path) {
     create(disk, &path, b"hello");
     let file = disk.open(&path, OpenMode::Read).unwrap();
     file.write_at(b"J", 0).unwrap_err();
+    file.fill(0..4096).unwrap_err();
     file.reserve(100).unwrap_err();
     assert_eq!(content(&*file), b"hello");
 }
