@@ -80,7 +80,7 @@ impl Partition {
             Err(malformed) => return self.apply_malformed(record, &malformed.to_string()),
         };
         self.make_ready()?;
-        let lately = self.recent.get(write.workspace, write.client);
+        let lately = self.recent.workspace(write.workspace);
         let place = Place::of(&write, self.schema.as_deref(), self.id, lately, &self.store)?;
         let schema = self.schema.as_deref();
         let mut context = Context { partition: self.id, schema, store: &self.store, ends: self.ends };
@@ -94,7 +94,8 @@ impl Partition {
             .and_then(|()| place.check(&write, self.id, time, &mut transaction, &self.store))
             // c. Numbers.
             .and_then(|demand| {
-                let last = last_sequence(self.id, &write, lately, &self.store)?;
+                let known = self.recent.last_sequence(write.workspace, write.client);
+                let last = last_sequence(self.id, &write, known, &self.store)?;
                 numbers::take(&mut transaction, demand, last)
             });
         let verdict = Verdict::of(decision)?;
@@ -115,8 +116,8 @@ impl Partition {
         self.change_state(record, time)?;
         // f. Answer.
         if let (Some(kind), Some(numbers)) = (draft.kind, verdict.event()) {
-            let lately = Lately { kind, last: numbers.client_sequence, ends_there };
-            self.recent.learn(write.workspace, write.client, lately);
+            let lately = Lately { kind, ends_there };
+            self.recent.learn(write.workspace, lately, write.client, numbers.client_sequence);
         }
         self.answer(&draft, verdict)
     }
@@ -341,13 +342,11 @@ pub(crate) fn kind_of<'a>(
 fn last_sequence(
     partition: PartitionId,
     write: &Write<'_>,
-    lately: Option<Lately>,
+    known: Option<ClientSequence>,
     reads: &impl Reads,
 ) -> Result<Option<ClientSequence>, Fault> {
-    if let Some(lately) = lately
-        && !makes(Mistake::CounterEvictedWithKey)
-    {
-        return Ok(Some(lately.last));
+    if known.is_some() && !makes(Mistake::CounterEvictedWithKey) {
+        return Ok(known);
     }
     let mut key = Vec::with_capacity(rows::CLIENT_KEY_BYTES);
     rows::client::key(partition.namespace, write.workspace, write.client, &mut key);
