@@ -8,7 +8,7 @@
 //! Must not know: stores, rows, files.
 
 use std::fmt;
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,13 +38,33 @@ struct Inner {
 }
 
 type BlockCache =
-    Cache<BlockKey, Block, ByWeight, BuildHasherDefault<DefaultHasher>, DefaultLifecycle<BlockKey, Block>>;
+    Cache<BlockKey, Block, ByWeight, BuildHasherDefault<Mixed>, DefaultLifecycle<BlockKey, Block>>;
 
 /// A block of an open run, unique in the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BlockKey {
     pub(crate) run: u64,
     pub(crate) offset: u64,
+}
+
+/// Hashes what blocks are named by: numbers that nobody outside chooses. Every bit of it depends on every bit of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "both halves are taken")]
+    fn write_u64(&mut self, number: u64) {
+        let product = u128::from(self.0 ^ number ^ 0x9E37_79B9_7F4A_7C15) * 0xD6E8_FEB8_6659_FD93;
+        self.0 = (product as u64) ^ ((product >> 64) as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -140,11 +140,12 @@ impl Block {
 
     fn places(&self, index: usize) -> (usize, usize, u32) {
         let start = self.start(index);
-        let mut header = Input::new(&self.bytes[start..]);
-        let lengths = header.u16().and_then(|key| Ok((usize::from(key), header.u32()?)));
-        let (key_length, value_length) = lengths.expect("decode looked at every row");
+        let header: &[u8; ROW_HEADER_BYTES] =
+            self.bytes[start..].first_chunk().expect("decode looked at every row");
+        let [low, high, value_length @ ..] = *header;
+        let key_length = usize::from(u16::from_le_bytes([low, high]));
         let key_at = start + ROW_HEADER_BYTES;
-        (key_at, key_at + key_length, value_length)
+        (key_at, key_at + key_length, u32::from_le_bytes(value_length))
     }
 }
 
