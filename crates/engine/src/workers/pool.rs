@@ -40,6 +40,12 @@ const SMALL_FOR_ONE: usize = 8;
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// Where one thread sleeps.
+#[derive(Debug, Default)]
+struct Bed {
+    called: Condvar,
+}
+
 /// How long a job takes, as far as whoever submits it knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -59,8 +65,6 @@ pub(crate) struct Pool(Arc<Shared>);
 struct Shared {
     width: usize,
     state: Mutex<State>,
-    /// For threads that sleep.
-    called: Condvar,
     /// For the watch.
     waiting: Condvar,
 }
@@ -76,10 +80,9 @@ struct State {
     running: BTreeMap<u64, (Instant, bool)>,
     /// Threads that run a job or are about to look for one.
     awake: usize,
-    /// Threads that sleep, without those that were called.
-    asleep: usize,
-    /// Threads that were called and have not noticed yet.
-    calls: usize,
+    /// Threads that sleep and were not called, the one that went to sleep last at the end. It is called first: the processor knows best
+    /// what it does.
+    asleep: Vec<Arc<Bed>>,
     stuck: usize,
     next_job: u64,
     /// Whether the watch looks.
@@ -90,12 +93,7 @@ struct State {
 impl Pool {
     /// A pool with this many threads for jobs that are not stuck.
     pub(super) fn new(width: usize) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            width,
-            state: Mutex::default(),
-            called: Condvar::new(),
-            waiting: Condvar::new(),
-        });
+        let shared = Arc::new(Shared { width, state: Mutex::default(), waiting: Condvar::new() });
         let watch = shared.clone();
         thread::Builder::new().name("work-watch".to_owned()).spawn(move || watch.watch())?;
         Ok(Self(shared))
@@ -105,17 +103,21 @@ impl Pool {
         let mut state = self.0.lock();
         state.queue.push_back((Box::new(job), Kind::Any));
         state.unknown += 1;
-        self.0.call_or_watch(&mut state);
+        let called = self.0.call_or_watch(&mut state);
+        drop(state);
+        called.wake();
     }
 
     /// The same for a job that takes less than to wake a thread.
     pub(super) fn submit_small(&self, job: impl FnOnce() + Send + 'static) {
         let mut state = self.0.lock();
         state.queue.push_back((Box::new(job), Kind::Small));
-        match state.is_taken_soon() {
+        let called = match state.is_taken_soon() {
             true => self.0.watch_over(&mut state),
             false => self.0.call_or_watch(&mut state),
-        }
+        };
+        drop(state);
+        called.wake();
     }
 
     /// The same for a job that will wait for a disk: it takes no thread away from the others.
@@ -123,7 +125,9 @@ impl Pool {
         let mut state = self.0.lock();
         state.long.push_back(Box::new(job));
         state.stuck += 1;
-        self.0.call_or_watch(&mut state);
+        let called = self.0.call_or_watch(&mut state);
+        drop(state);
+        called.wake();
     }
 
     /// Whether jobs wait for a thread, but for those that take long.
@@ -134,8 +138,10 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.0.lock().closed = true;
-        self.0.called.notify_all();
+        let mut state = self.0.lock();
+        state.closed = true;
+        state.asleep.iter().for_each(|bed| bed.called.notify_one());
+        drop(state);
         self.0.waiting.notify_one();
     }
 }
@@ -151,6 +157,11 @@ impl State {
         long.or_else(|| self.queue.pop_front())
     }
 
+    /// Where among those that sleep and were not called a bed is.
+    fn place_of(&self, bed: &Arc<Bed>) -> Option<usize> {
+        self.asleep.iter().rposition(|other| Arc::ptr_eq(other, bed))
+    }
+
     /// Whether threads that are awake come to the last job that waits in a moment: there are few, and all of them are small.
     fn is_taken_soon(&self) -> bool {
         let awake = self.awake.saturating_sub(self.stuck);
@@ -158,44 +169,67 @@ impl State {
     }
 }
 
-impl Shared {
-    fn call_or_watch(self: &Arc<Self>, state: &mut State) {
-        if !self.call(state) {
-            self.watch_over(state);
+impl Bed {
+    /// Until this thread is called, nobody needed it for long, or the pool is closed.
+    fn sleep<'a>(self: &Arc<Self>, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let needless = |state: &mut State| state.place_of(self).is_some() && !state.closed;
+        let slept = self.called.wait_timeout_while(state, IDLE_FOR, needless);
+        slept.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// Who is to be woken, once he finds the lock free.
+#[must_use]
+enum Called<'a> {
+    Nobody,
+    Sleeper(Arc<Bed>),
+    Watch(&'a Condvar),
+}
+
+impl Called<'_> {
+    fn wake(self) {
+        match self {
+            Called::Nobody => {}
+            Called::Sleeper(bed) => bed.called.notify_one(),
+            Called::Watch(waiting) => waiting.notify_one(),
         }
+    }
+}
+
+impl Shared {
+    fn call_or_watch(self: &Arc<Self>, state: &mut State) -> Called<'_> {
+        self.call(state).unwrap_or_else(|| self.watch_over(state))
     }
 
     /// Has the watch look after what waits.
-    fn watch_over(&self, state: &mut State) {
-        if !state.watched {
-            state.watched = true;
-            self.waiting.notify_one();
+    fn watch_over(&self, state: &mut State) -> Called<'_> {
+        match std::mem::replace(&mut state.watched, true) {
+            true => Called::Nobody,
+            false => Called::Watch(&self.waiting),
         }
     }
 
-    /// Has one more thread look for jobs, if it may. Whether it does.
-    fn call(self: &Arc<Self>, state: &mut State) -> bool {
+    /// Has one more thread look for jobs, if it may. None if it does not.
+    fn call(self: &Arc<Self>, state: &mut State) -> Option<Called<'static>> {
         if state.awake >= (self.width + state.stuck).min(MOST_THREADS) {
-            return false;
+            return None;
         }
-        if state.asleep > 0 {
-            state.asleep -= 1;
-            state.calls += 1;
-            self.called.notify_one();
-        } else {
-            let shared = self.clone();
-            let started = thread::Builder::new().name("work".to_owned()).spawn(move || shared.work());
-            if started.is_err() {
-                // The watch tries again.
-                return false;
+        let called = match state.asleep.pop() {
+            Some(bed) => Called::Sleeper(bed),
+            None => {
+                let shared = self.clone();
+                let started = thread::Builder::new().name("work".to_owned()).spawn(move || shared.work());
+                // If there cannot be one more, the watch tries again.
+                started.is_ok().then_some(Called::Nobody)?
             }
-        }
+        };
         state.awake += 1;
-        true
+        Some(called)
     }
 
     /// What a thread does.
     fn work(self: Arc<Self>) {
+        let bed = Arc::new(Bed::default());
         let mut state = self.lock();
         loop {
             // One that comes back from being stuck may be one too many.
@@ -216,25 +250,16 @@ impl Shared {
             if state.closed && !state.has_jobs() {
                 return;
             }
-            state.asleep += 1;
-            state = self.sleep(state);
-            if state.calls > 0 {
-                state.calls -= 1;
-            } else if state.closed {
-                state.asleep -= 1;
+            state.asleep.push(bed.clone());
+            state = bed.sleep(state);
+            if let Some(place) = state.place_of(&bed) {
+                state.asleep.remove(place);
+                if !state.closed {
+                    return;
+                }
                 state.awake += 1;
-            } else {
-                state.asleep -= 1;
-                return;
             }
         }
-    }
-
-    /// Until it is called, nobody needed it for long, or the pool is closed.
-    fn sleep<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let needless = |state: &mut State| state.calls == 0 && !state.closed;
-        let slept = self.called.wait_timeout_while(state, IDLE_FOR, needless);
-        slept.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// What the watch does.
@@ -259,11 +284,11 @@ impl Shared {
                 stuck += usize::from(*is_stuck);
             }
             state.stuck += stuck;
-            for _ in 0..state.queue.len() + state.long.len() {
-                if !self.call(&mut state) {
-                    break;
-                }
-            }
+            let jobs = state.queue.len() + state.long.len();
+            let called: Vec<_> = (0..jobs).map_while(|_| self.call(&mut state)).collect();
+            drop(state);
+            called.into_iter().for_each(Called::wake);
+            state = self.lock();
         }
     }
 
@@ -368,6 +393,43 @@ mod tests {
             looks += 1;
             assert!(looks < 1_000_000, "those that ended are not counted any more");
             thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn who_went_to_sleep_last_is_called_first() {
+        let pool = Pool::new(2).unwrap();
+        let sleepers_are = |count: usize| {
+            let mut looks = 0;
+            while pool.0.lock().asleep.len() != count {
+                looks += 1;
+                assert!(looks < 1_000_000, "threads without a job sleep");
+                thread::yield_now();
+            }
+        };
+        let (tell, told) = mpsc::channel();
+        let gates: Vec<_> = (0..2)
+            .map(|_| {
+                let (open, gate) = mpsc::channel::<()>();
+                let tell = tell.clone();
+                pool.submit(move || {
+                    tell.send(thread::current().id()).unwrap();
+                    assert!(gate.recv().is_err());
+                });
+                (told.recv_timeout(LIMIT).unwrap(), open)
+            })
+            .collect();
+        let last = gates[1].0;
+        assert_ne!(gates[0].0, last);
+        for (count, (_, open)) in gates.into_iter().enumerate() {
+            drop(open);
+            sleepers_are(count + 1);
+        }
+        for _ in 0..3 {
+            let tell = tell.clone();
+            pool.submit(move || tell.send(thread::current().id()).unwrap());
+            assert_eq!(told.recv_timeout(LIMIT), Ok(last));
+            sleepers_are(2);
         }
     }
 
