@@ -8,8 +8,8 @@
 use gapless_types::{ClientSequence, WorkspaceId, WorkspaceKind};
 use twox_hash::XxHash3_64;
 
-/// Workspaces, and clients of one, that are known at most.
-const MOST_PLACES: usize = 16 << 10;
+/// Workspaces that are known at most, and clients of one: a megabyte, and three and a half, where there are so many.
+const MOST_PLACES: usize = 64 << 10;
 /// Places there are at first; they double as they fill.
 const FIRST_PLACES: usize = 64;
 /// Longest client that is remembered, in bytes.
