@@ -6,13 +6,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gapless_api::{Problem, ProblemKind};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint};
+use tower::ServiceExt;
+use tower::util::MapResponse;
 
 use crate::client::AddressError;
 use crate::credentials::Credentials;
+use crate::together::Together;
 
 /// Most addresses that are remembered; those of leaders come on top of those that were given.
 const MAX_ADDRESSES: usize = 64;
+
+/// Makes connections over TCP.
+type Connector = MapResponse<HttpConnector, fn(TokioIo<TcpStream>) -> Joined>;
+type Joined = TokioIo<Together<TcpStream>>;
+
+/// How long a connection is tried for.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Connections {
@@ -47,7 +60,10 @@ impl Connections {
     pub(crate) fn channel(&self) -> Channel {
         let mut known = self.known();
         let address = known.addresses[known.now].clone();
-        let connect = || self.endpoint(&address).expect("only good addresses are kept").connect_lazy();
+        let connect = || {
+            let endpoint = self.endpoint(&address).expect("only good addresses are kept");
+            endpoint.connect_with_connector_lazy(connector())
+        };
         known.channels.entry(address.clone()).or_insert_with(connect).clone()
     }
 
@@ -113,12 +129,21 @@ fn endpoint(address: &str, credentials: &Credentials) -> Result<Endpoint, Addres
         (false, None) => {}
     }
     Ok(endpoint
-        .connect_timeout(Duration::from_secs(5))
-        .tcp_nodelay(true)
+        .connect_timeout(CONNECT_TIMEOUT)
         .http2_keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(Duration::from_secs(20))
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(4 << 20))
+}
+
+/// TCP connections on which what is asked in one moment is sent in one piece.
+fn connector() -> Connector {
+    let mut connector = HttpConnector::new();
+    // Whoever has TLS puts it on top.
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    connector.map_response(|stream| TokioIo::new(Together::new(stream.into_inner())))
 }
 
 /// Whether a host is this machine.

@@ -21,6 +21,7 @@ mod key;
 mod ledger;
 mod projections;
 mod subscription;
+mod together;
 mod worker;
 mod writing;
 
@@ -34,4 +35,6 @@ pub use gapless_api::{Problem, ProblemKind, Violation, v1};
 pub use key::random_key;
 pub use ledger::{Ledger, Stream};
 pub use projections::Projections;
+#[doc(hidden)]
+pub use together::Together;
 pub use worker::{Changes, Columns, Rows, Stopper, Worked, Worker};

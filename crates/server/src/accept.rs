@@ -22,6 +22,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Request, Response, header};
 use gapless_api::Problem;
 use gapless_api::v1::ledger_server::LedgerServer;
+use gapless_client::Together;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -51,7 +52,6 @@ use crate::reading::Counted;
 use crate::server::Limits;
 use crate::slow_body::Timely;
 use crate::strangers::{Stranger, Strangers};
-use crate::together::Together;
 use crate::tracing_request::Traced;
 use crate::unread::Unread;
 

@@ -25,7 +25,6 @@ mod slow_body;
 mod strangers;
 pub mod telemetry;
 mod tls;
-mod together;
 mod tracing_request;
 mod unread;
 
