@@ -119,8 +119,8 @@ struct RealFile {
 }
 
 impl RealFile {
-    /// The same file, opened as it is, for writes that go to the disk without staying in memory: to fill a megabyte takes a twentieth of
-    /// the processor time then, which was measured on ext4. What a sync makes durable is that of the file, whichever way it came.
+    /// The same file, opened as it is, for writes that go to the disk without being copied and without staying in memory. What a sync
+    /// makes durable is that of the file, whichever way it came.
     #[cfg(target_os = "linux")]
     fn past_memory(&self) -> io::Result<fs::File> {
         use rustix::fs::{Mode, OFlags};
