@@ -399,9 +399,9 @@ mod tests {
     #[test]
     fn who_went_to_sleep_last_is_called_first() {
         let pool = Pool::new(2).unwrap();
-        let sleepers_are = |count: usize| {
+        let only_these_are_awake = |count: usize| {
             let mut looks = 0;
-            while pool.0.lock().asleep.len() != count {
+            while pool.0.lock().awake != count {
                 looks += 1;
                 assert!(looks < 1_000_000, "threads without a job sleep");
                 thread::yield_now();
@@ -421,15 +421,15 @@ mod tests {
             .collect();
         let last = gates[1].0;
         assert_ne!(gates[0].0, last);
-        for (count, (_, open)) in gates.into_iter().enumerate() {
+        for (asleep, (_, open)) in (1..).zip(gates) {
             drop(open);
-            sleepers_are(count + 1);
+            only_these_are_awake(2 - asleep);
         }
         for _ in 0..3 {
             let tell = tell.clone();
             pool.submit(move || tell.send(thread::current().id()).unwrap());
             assert_eq!(told.recv_timeout(LIMIT), Ok(last));
-            sleepers_are(2);
+            only_these_are_awake(0);
         }
     }
 
