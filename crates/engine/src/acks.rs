@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use gapless_partition::Outcome;
+use gapless_partition::{Outcome, RequestDigest};
 use gapless_types::{PartitionId, PartitionOffset};
 
 use crate::admission::Permit;
@@ -68,6 +68,25 @@ impl Acks {
             table.partitions.entry(partition).or_default().push_back((offset, waiting));
             table.count += 1;
         }
+    }
+
+    /// The digests of those commands of a partition that somebody here waits for: each was computed when it was looked up. The place
+    /// alone says nothing, because it can be somebody else's.
+    pub(crate) fn digests(
+        &self,
+        partition: PartitionId,
+        commands: &[(PartitionOffset, Bytes)],
+    ) -> Vec<Option<RequestDigest>> {
+        let table = self.lock();
+        let (Some(waiting), Some((first, _))) = (table.partitions.get(&partition), commands.first()) else {
+            return Vec::new();
+        };
+        let mut waiting = waiting.iter().skip_while(|(offset, _)| offset < first).peekable();
+        let digest_of = |(offset, command): &(PartitionOffset, Bytes)| {
+            let (_, waiting) = waiting.next_if(|(other, _)| other == offset)?;
+            (waiting.command == *command).then(|| waiting.proposed.digest())
+        };
+        commands.iter().map(digest_of).collect()
     }
 
     /// Records of a partition have their outcomes.
@@ -162,7 +181,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use gapless_partition::{Refusal, RefusalCode, RequestDigest};
+    use gapless_partition::{Refusal, RefusalCode};
     use gapless_types::{ClientId, IdempotencyKey, NamespaceId, PartitionIndex, WorkspaceId};
 
     use super::*;
@@ -264,6 +283,25 @@ mod tests {
                 assert!(proposals.acks.lock().partitions.is_empty());
             }
         }
+    }
+
+    #[test]
+    fn digests_are_those_of_the_very_commands_that_wait() {
+        let proposals = Proposals::new(4);
+        let asked = |places: &[(u8, u8)]| -> Vec<_> {
+            places.iter().map(|(place, of)| (offset(*place), command(*of))).collect()
+        };
+        let digests = |places: &[(u8, u8)]| proposals.acks.digests(partition(), &asked(places));
+        let of = |place: u8| Some(RequestDigest::of(&[place]));
+        assert_eq!(digests(&[(1, 1), (2, 2), (3, 3), (4, 4)]), [of(1), of(2), of(3), of(4)]);
+        // Those in front were decided; somebody else's is among them; one that nobody waits for comes behind.
+        proposals.acks.decided(partition(), vec![decided(1)]);
+        assert_eq!(digests(&[(1, 1), (2, 2)]), [None, of(2)]);
+        assert_eq!(digests(&[(2, 9), (3, 3), (4, 4), (5, 5)]), [None, of(3), of(4), None]);
+        assert_eq!(digests(&[(3, 3)]), [of(3)]);
+        assert_eq!(digests(&[]), []);
+        let other = PartitionId { index: PartitionIndex::new(7), ..partition() };
+        assert_eq!(proposals.acks.digests(other, &asked(&[(1, 1)])), []);
     }
 
     #[test]

@@ -245,9 +245,9 @@ impl Machine for Dispatcher {
         drop(core);
         let now = node.clock.monotonic();
         for (partition, commands) in delivered {
-            if let Some(slot) = node.slot(partition)
-                && slot.push(Work { index, time, machine_version, commands }, now)
-            {
+            let Some(slot) = node.slot(partition) else { continue };
+            let digests = node.acks.digests(partition, &commands);
+            if slot.push(Work { index, time, machine_version, commands, digests }, now) {
                 worker::begin_turn(node.clone(), slot);
             }
         }

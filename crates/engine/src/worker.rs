@@ -296,14 +296,15 @@ fn apply_slice(node: &Arc<Node>, slot: &Slot, slice: Vec<Work>) -> Result<(), En
 }
 
 fn apply_work(partition: &mut Partition, work: Work, outcomes: &mut Outcomes<'_>) -> Result<(), ApplyError> {
-    let Work { index, mut time, machine_version, commands } = work;
+    let Work { index, mut time, machine_version, commands, digests } = work;
     if makes(Mistake::OwnClockAtApply) {
         time = LogTime::ZERO.after(outcomes.node.clock.wall());
     }
-    for (offset, command) in commands {
+    let digests = digests.into_iter().chain(std::iter::repeat(None));
+    for ((offset, command), digest) in commands.into_iter().zip(digests) {
         let time_ms = time.as_millis();
         let record = Record { offset, log_index: index, time: time_ms, machine_version, command: &command };
-        let outcome = Arc::new(partition.apply(&record)?);
+        let outcome = Arc::new(partition.apply_digested(&record, digest)?);
         outcomes.push(Decided { offset, command, time, outcome });
     }
     Ok(())

@@ -81,6 +81,12 @@ impl Proposed {
         &self.identity
     }
 
+    /// What it asks for.
+    #[must_use]
+    pub fn digest(&self) -> RequestDigest {
+        self.digest
+    }
+
     /// It got this outcome at this log time.
     pub fn decided(self, outcome: &Arc<Outcome>, time: LogTime) {
         self.recall.decided(&self.identity, self.digest, outcome, time);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use gapless_partition::RequestDigest;
 use gapless_types::{LogIndex, MachineVersion, PartitionOffset};
 use tokio::sync::oneshot;
 
@@ -29,6 +30,8 @@ pub(crate) struct Work {
     pub(crate) time: LogTime,
     pub(crate) machine_version: MachineVersion,
     pub(crate) commands: Vec<(PartitionOffset, Bytes)>,
+    /// Of the commands from the first one on, where it is known: they need not be computed again.
+    pub(crate) digests: Vec<Option<RequestDigest>>,
 }
 
 impl Work {

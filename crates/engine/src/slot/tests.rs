@@ -16,7 +16,7 @@ fn slot() -> Slot {
 fn work(index: u64, bytes: usize) -> Work {
     let command = (PartitionOffset::FIRST, Bytes::from(vec![0; bytes]));
     let (time, machine_version) = (LogTime::ZERO, MachineVersion::FIRST);
-    Work { index: LogIndex::new(index), time, machine_version, commands: vec![command] }
+    Work { index: LogIndex::new(index), time, machine_version, commands: vec![command], digests: Vec::new() }
 }
 
 fn slot_with_turns() -> Slot {

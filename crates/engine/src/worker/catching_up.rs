@@ -143,7 +143,7 @@ fn work_of(dispatch: &mut Dispatch, partition: PartitionId, index: LogIndex, ent
             commands.push((command.expected, command.command));
         }
     }
-    Work { index, time, machine_version, commands }
+    Work { index, time, machine_version, commands, digests: Vec::new() }
 }
 
 #[cfg(test)]
