@@ -16,6 +16,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Nothing is copied on its way from the socket to the engine, and maps have one order.
         .bytes(".")
         .btree_map(".")
+        // Seldom asked for, and large: answers are handed on by value.
+        .boxed("gapless.v1.WriteSuccess.block_header")
+        .boxed("gapless.v1.WriteSuccess.tx_proof")
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

@@ -71,13 +71,13 @@ async fn run(
     while writing.end.is_none() || writing.is_busy() {
         tokio::select! {
             () = writing.answered(), if writing.is_busy() => {}
-            request = requests.next(), if writing.has_room() => {
-                writing.take(request).await;
+            mut request = requests.next(), if writing.has_room() => {
+                writing.take(&mut request).await;
                 // Those that came with it, without asking for anything else in between.
                 for _ in 0..TOGETHER {
                     let next = if writing.has_room() { requests.next().now_or_never() } else { None };
-                    let Some(request) = next else { break };
-                    writing.take(request).await;
+                    let Some(mut request) = next else { break };
+                    writing.take(&mut request).await;
                 }
                 continue;
             }
@@ -187,10 +187,11 @@ impl Writing {
         }
     }
 
-    async fn take(&mut self, request: Option<Result<v1::WriteRequest, Problem>>) {
+    /// What is taken is left where it is: to move it from one future into the next costs more than to look at it.
+    async fn take(&mut self, request: &mut Option<Result<v1::WriteRequest, Problem>>) {
         match request {
             None => self.end = Some(Ok(())),
-            Some(Err(problem)) => self.end = Some(Err(problem)),
+            Some(Err(problem)) => self.end = Some(Err(problem.clone())),
             Some(Ok(request)) => {
                 if let Err(problem) = self.submit(request).await {
                     self.end = Some(Err(problem));
@@ -200,12 +201,12 @@ impl Writing {
     }
 
     /// Hands a write over. A node that is busy is asked again as long as there is patience.
-    async fn submit(&mut self, mut request: v1::WriteRequest) -> Result<(), Problem> {
+    async fn submit(&mut self, request: &mut v1::WriteRequest) -> Result<(), Problem> {
         let bytes = request.encoded_len();
         let started = tokio::time::Instant::now();
         let (number, key) = {
             let checked =
-                checked(&request).map_err(|problem| of_request(problem, &request.idempotency_key))?;
+                checked(request).map_err(|problem| of_request(problem, &request.idempotency_key))?;
             loop {
                 let submitted = self.pipeline.submit(checked.namespace, checked.key, &checked.write).await;
                 let delay = match submitted {
@@ -225,7 +226,7 @@ impl Writing {
             true => request.namespace.clone(),
             false => std::mem::take(&mut request.namespace),
         };
-        let to_prove = request.include_tx_proof.then(|| Box::new(request));
+        let to_prove = request.include_tx_proof.then(|| Box::new(std::mem::take(request)));
         self.asked.push(number, Asked { bytes, namespace, key, to_prove });
         self.bytes += bytes;
         Ok(())

@@ -88,6 +88,11 @@ impl<T> Numbered<T> {
         Some((self.first, self.places.front()?.as_ref()?))
     }
 
+    /// All of them, in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.late.values().chain(self.places.iter().flatten())
+    }
+
     /// Nobody is missing in front.
     fn close_up(&mut self) {
         while let Some(None) = self.places.front() {
@@ -122,6 +127,7 @@ mod tests {
                 prop_assert_eq!(numbered.len(), model.len());
                 prop_assert_eq!(numbered.first(), model.first_key_value().map(|(number, thing)| (*number, thing)));
                 prop_assert!(numbered.places.len() <= MOST_PLACES);
+                prop_assert!(numbered.iter().eq(model.values()));
             }
         }
     }

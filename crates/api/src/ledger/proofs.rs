@@ -127,8 +127,8 @@ impl LedgerCalls {
         };
         let (header, proof) =
             self.proven(&request.namespace, request.workspace, Some(options), patience, prove).await?;
-        success.block_header = Some(header);
-        success.tx_proof = Some(proof);
+        success.block_header = Some(Box::new(header));
+        success.tx_proof = Some(Box::new(proof));
         Ok(())
     }
 
