@@ -7,14 +7,14 @@
 //!
 //! A search compares the first bytes of keys, kept in the nodes as numbers (their heads), and follows a place to the key
 //! itself only where they are equal. The numbers of a node lie side by side and are counted, not halved: waiting once for four lines
-//! of memory is faster than four times for one. Keys that grow, the usual case of a log, fill leaves to the last place. Where a key of the
-//! same kind was found last is tried first: the next key often lies there, and what is asked for is often written next.
+//! of memory is faster than four times for one. Keys that grow, the usual case of a log, fill leaves to the last place. Where a key with
+//! the same beginning was found last is tried first: the next key often lies there, and what is asked for is often written next.
 //!
 //! Must not know: what an item is, versions, files.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, Range};
-use std::sync::atomic::{AtomicU32, Ordering as Atomic};
+use std::sync::atomic::{AtomicU64, Ordering as Atomic};
 
 use crate::chunks::{Items, KeyPlace, Keys};
 
@@ -23,8 +23,11 @@ const WIDTH: usize = 32;
 /// Levels of inner nodes: more than 2^32 rows can have.
 const MAX_DEPTH: usize = 12;
 const NONE: u32 = u32::MAX;
-/// Leaves that are remembered: one for each of so many first bytes of keys.
-const HINTS: usize = 16;
+/// Leaves that are remembered at first and at most: one for every other leaf in between.
+const HINTS: std::ops::RangeInclusive<usize> = 16..=65_536;
+/// Bits of the second word of a head that tell beginnings apart: with them, thirteen bytes do. A kind of rows, a namespace and a
+/// workspace take as many.
+const SECOND_WORD_BITS: u32 = 40;
 
 /// The first 24 bytes of a key as numbers, filled up with zeros. Keys whose heads differ are in the order of their heads;
 /// where heads are equal, all bytes decide.
@@ -41,8 +44,7 @@ pub(crate) struct OrderedMap<T> {
     root: u32,
     /// Levels of inner nodes.
     depth: usize,
-    /// The leaf that a key was looked for in last, by its first byte. Only tried: whether it is the right one is seen there.
-    hints: [AtomicU32; HINTS],
+    hints: Hints,
 }
 
 impl<T> Default for OrderedMap<T> {
@@ -54,7 +56,7 @@ impl<T> Default for OrderedMap<T> {
             inners: Items::default(),
             root: 0,
             depth: 0,
-            hints: Default::default(),
+            hints: Hints::new(*HINTS.start()),
         }
     }
 }
@@ -141,19 +143,16 @@ impl<T> OrderedMap<T> {
 
     /// The leaf of a key, and where it is in there or where it would be.
     fn search(&self, head: &Head, key: &[u8]) -> (u32, Result<usize, usize>) {
-        let hint = self.hint_of(key);
-        let tried = hint.load(Atomic::Relaxed);
-        if let Some(found) = self.find_if_within(tried, head, key) {
+        let hint = self.hints.of(head);
+        if let Some(tried) = hint.leaf()
+            && let Some(found) = self.find_if_within(tried, head, key)
+        {
             return (tried, found);
         }
         let number = self.leaf_of(head, key);
-        hint.store(number, Atomic::Relaxed);
+        hint.point_to(number);
         let leaf = self.leaves.get(number);
         (number, self.find(&leaf.heads, &leaf.rows, 0..leaf.len, head, key))
-    }
-
-    fn hint_of(&self, key: &[u8]) -> &AtomicU32 {
-        &self.hints[key.first().map_or(0, |first| usize::from(*first) % HINTS)]
     }
 
     /// Where a key is or would be in a leaf, if it is a key of that leaf.
@@ -195,9 +194,9 @@ impl<T> OrderedMap<T> {
             node = inner.children[index];
         }
         let (separator, right) = self.split_leaf(number, index, entry);
-        if index >= self.leaves.get(number).len {
-            self.hint_of(key).store(right, Atomic::Relaxed);
-        }
+        self.hints.grow(self.leaves.len() / 2);
+        let is_right = index >= self.leaves.get(number).len;
+        self.hints.of(&entry.head).point_to(if is_right { right } else { number });
         self.grow(&path, separator, right);
     }
 
@@ -351,6 +350,53 @@ impl<T> OrderedMap<T> {
         root.insert(1, separator, right);
         self.root = self.inners.push(root);
         self.depth += 1;
+    }
+}
+
+/// Where keys were looked for last, by how they begin. Only tried: whether it is the right leaf is seen there.
+///
+/// Keys with other beginnings share a place: it says whose it is, so that mostly no leaf is looked at in vain.
+#[derive(Debug)]
+struct Hints(Vec<AtomicU64>);
+
+/// What is remembered of a beginning.
+struct Hint<'a> {
+    place: &'a AtomicU64,
+    /// In the upper half of what is there: whose it is.
+    owner: u64,
+}
+
+impl Hints {
+    fn new(count: usize) -> Self {
+        let nowhere = || AtomicU64::new(u64::from(NONE));
+        Self(std::iter::repeat_with(nowhere).take(count).collect())
+    }
+
+    /// Has at least so many places, unless that is more than there may be. Then nothing is remembered.
+    fn grow(&mut self, count: usize) {
+        if count > self.0.len() && self.0.len() < *HINTS.end() {
+            *self = Self::new(self.0.len() * 2);
+        }
+    }
+
+    fn of(&self, head: &Head) -> Hint<'_> {
+        let second = head[1] >> (u64::BITS - SECOND_WORD_BITS);
+        let first = head[0].wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mixed = (first ^ (first >> 32) ^ second).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        let place = usize::try_from(mixed >> 32).expect("32 bits") & (self.0.len() - 1);
+        Hint { place: &self.0[place], owner: mixed << 32 }
+    }
+}
+
+impl Hint<'_> {
+    fn leaf(&self) -> Option<u32> {
+        let there = self.place.load(Atomic::Relaxed);
+        let leaf = u32::try_from(there & u64::from(u32::MAX)).expect("32 bits");
+        (there & !u64::from(u32::MAX) == self.owner && leaf != NONE).then_some(leaf)
+    }
+
+    fn point_to(&self, leaf: u32) {
+        self.place.store(self.owner | u64::from(leaf), Atomic::Relaxed);
     }
 }
 
