@@ -30,6 +30,8 @@ pub struct Budget(Arc<Inner>);
 struct Inner {
     memtable_ceiling: u64,
     memtables: AtomicU64,
+    /// What of them is frozen: it is given back once a checkpoint has it.
+    frozen: AtomicU64,
     stores: AtomicU64,
     cache_ceiling: u64,
     resident: AtomicU64,
@@ -95,6 +97,7 @@ impl Budget {
         Self(Arc::new(Inner {
             memtable_ceiling: memtable_bytes,
             memtables: AtomicU64::new(0),
+            frozen: AtomicU64::new(0),
             stores: AtomicU64::new(0),
             cache_ceiling: cache_bytes,
             resident: AtomicU64::new(0),
@@ -150,12 +153,26 @@ impl Budget {
         assert!(before >= bytes, "a memtable gives back what it took");
     }
 
-    /// Whether the memtables are near their ceiling, and a store with so many bytes is one to begin with: it takes
-    /// at least half of an equal share.
+    /// Whether the memtables come near their ceiling, and a store with so many bytes is one to begin with: it takes
+    /// at least half of an equal share. What is on its way to the disk does not count any more, so that stores that grow alike take
+    /// turns, and do not all keep processors and disk busy at once. The rest of the ceiling is for them, and for what is written
+    /// meanwhile.
     pub(crate) fn wants_back(&self, bytes: u64) -> bool {
-        let used = self.memtable_bytes();
-        let near = used >= self.0.memtable_ceiling / 4 * 3;
-        near && bytes.saturating_mul(self.0.stores.load(Ordering::Relaxed)) >= used / 2
+        let stays = self.memtable_bytes().saturating_sub(self.0.frozen.load(Ordering::Relaxed));
+        let near = stays >= self.0.memtable_ceiling / 8 * 5;
+        near && bytes.saturating_mul(self.0.stores.load(Ordering::Relaxed)) >= stays / 2
+    }
+
+    /// So many bytes will be given back.
+    pub(crate) fn freeze(&self, bytes: u64) {
+        self.0.frozen.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The same bytes are.
+    pub(crate) fn give_back_frozen(&self, bytes: u64) {
+        let before = self.0.frozen.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(before >= bytes, "a memtable gives back what it took");
+        self.give_back(bytes);
     }
 
     pub(crate) fn join(&self) {

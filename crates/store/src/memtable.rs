@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{RwLock, RwLockReadGuard};
 
 use bytes::Bytes;
@@ -36,6 +37,8 @@ pub(crate) type Sequence = u64;
 pub(crate) struct Memtable {
     tables: RwLock<Tables>,
     budget: Budget,
+    /// Nothing is applied to it any more.
+    is_frozen: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -101,7 +104,18 @@ pub(crate) fn most_bytes(batch: &Batch) -> u64 {
 
 impl Memtable {
     pub(crate) fn new(budget: Budget) -> Self {
-        Self { tables: RwLock::default(), budget }
+        Self { tables: RwLock::default(), budget, is_frozen: AtomicBool::new(false) }
+    }
+
+    /// Nothing is applied to it from now on.
+    ///
+    /// # Panics
+    ///
+    /// If that was said before.
+    pub(crate) fn freeze(&self) {
+        let was_frozen = self.is_frozen.swap(true, Ordering::Relaxed);
+        assert!(!was_frozen, "a memtable is frozen once");
+        self.budget.freeze(self.bytes());
     }
 
     /// Applies a batch whose [`most_bytes`] were taken from the budget. Operations are numbered behind `sequence`;
@@ -249,7 +263,10 @@ impl fmt::Debug for Memtable {
 
 impl Drop for Memtable {
     fn drop(&mut self) {
-        self.budget.give_back(self.bytes());
+        match *self.is_frozen.get_mut() {
+            true => self.budget.give_back_frozen(self.bytes()),
+            false => self.budget.give_back(self.bytes()),
+        }
     }
 }
 

@@ -165,6 +165,7 @@ impl Store {
             return Err(CheckpointError::MaintenanceDue { runs, limit: MAX_RUNS_PER_SPACE });
         }
         if !self.active().is_empty() {
+            self.active().freeze();
             self.view.memtables.insert(0, Arc::new(Memtable::new(self.workshop.budget.clone())));
         }
         self.rotated = offset;

@@ -54,7 +54,7 @@ pub(super) async fn end_checkpoint(node: &Arc<Node>, slot: &Arc<Slot>) -> Result
     let retired = node.workers.run(end).await?;
     // Letting go of what is not needed any more takes a while, and is nobody's turn.
     if retired.is_some() {
-        node.workers.submit(&node.runtime, move || drop(retired));
+        node.workers.submit_long(&node.runtime, move || drop(retired));
     }
     node.keeper.notify_one();
     Ok(())

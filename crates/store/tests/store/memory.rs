@@ -1,9 +1,10 @@
 //! Ceilings of memory, shared by all stores of a node.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use gapless_log::io::memory::MemoryIo;
-use gapless_store::{ApplyError, Budget, Direction, Options, Store};
+use gapless_store::{ApplyError, Budget, Direction, FrozenCheckpoint, Options, Store, Synced};
 
 use crate::model::{DIR, batch_of, put, put_in, synced};
 
@@ -124,6 +125,34 @@ fn a_store_wants_a_checkpoint_when_it_has_its_share_or_the_node_is_near_its_ceil
     assert!(large.wants_checkpoint());
     drop(large);
     assert!(budget.memtable_bytes() < CEILING / 2, "what a store took goes with it");
+}
+
+#[test]
+fn stores_that_grow_alike_take_turns() {
+    const STORES: u64 = 8;
+    /// Writes of all stores while one checkpoint is written out.
+    const TAKES: u64 = 500;
+    let budget = Budget::new(1 << 20, 1 << 20);
+    let mut stores: Vec<_> = (0..STORES).map(|_| open(&budget, u64::MAX)).collect();
+    let (mut most, mut made) = (0, 0);
+    let mut underway: VecDeque<(usize, FrozenCheckpoint, Synced, u64)> = VecDeque::new();
+    for number in 0..40_000_u64 {
+        let at = usize::try_from(number % STORES).unwrap();
+        let store = &mut stores[at];
+        store.apply(&batch_of(&[put(&format!("{number:08}"), &"v".repeat(100))])).unwrap();
+        if store.wants_checkpoint() && !underway.iter().any(|(other, ..)| *other == at) {
+            let (offset, proof) = synced(number);
+            underway.push_back((at, store.rotate(offset).unwrap(), proof, number));
+            made += 1;
+        }
+        most = most.max(underway.len());
+        if underway.front().is_some_and(|(.., began)| number - began >= TAKES) {
+            let (at, frozen, proof, _) = underway.pop_front().unwrap();
+            stores[at].publish(frozen.write_out().unwrap(), proof).unwrap();
+        }
+    }
+    assert!(made > 40, "{made}");
+    assert!(most <= 3, "{most} at once");
 }
 
 #[test]
