@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bare_client::BareClientArguments;
 use crate::consensus_suite::ConsensusArguments;
 use crate::engine_suite::EngineArguments;
 use crate::leases_suite::LeasesArguments;
@@ -44,6 +45,9 @@ pub(crate) enum Command {
     /// The server that does nothing
     #[command(hide = true)]
     EchoServer,
+    /// The load generator that is nothing but tonic
+    #[command(hide = true)]
+    BareClient(BareClientArguments),
     /// The store of derived state beside its rivals
     Store(StoreArguments),
     /// One run of our store in this process, as JSON

@@ -4,6 +4,7 @@
 //! A missed bar is printed, not an error: only what cannot be measured makes the program fail.
 
 mod appending;
+mod bare_client;
 mod bars;
 mod cli;
 mod consensus_suite;
@@ -72,6 +73,7 @@ fn main() -> Result<()> {
         Command::Security(arguments) => security_suite::run(&arguments),
         Command::Server(arguments) => server_suite::run(&arguments),
         Command::EchoServer => echo_server::run(),
+        Command::BareClient(arguments) => bare_client::run(&arguments),
         Command::Store(arguments) => store_suite::run(&arguments),
         Command::OurStore(arguments) => store_suite::run_ours(&arguments),
     }

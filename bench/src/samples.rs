@@ -18,9 +18,18 @@ impl Latencies {
         Self(samples)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The smallest sample that at least `percent` of all do not exceed, in microseconds; 0 without samples.
     pub(crate) fn percentile_us(&self, percent: usize) -> f64 {
-        let rank = (self.0.len() * percent).div_ceil(100);
+        self.per_mille_us(percent * 10)
+    }
+
+    /// The same in thousandths.
+    pub(crate) fn per_mille_us(&self, per_mille: usize) -> f64 {
+        let rank = (self.0.len() * per_mille).div_ceil(1000);
         let sample = self.0.get(rank.saturating_sub(1)).copied().unwrap_or_default();
         sample.as_secs_f64() * 1e6
     }

@@ -87,27 +87,41 @@ impl Programs {
 
     /// Puts load on a server: `gapless bench` with these arguments.
     pub(crate) fn load(&self, server: &Server, arguments: &[String], span: Span) -> Result<Figures> {
-        let (began, before) = (Instant::now(), server.processor_time()?);
         let mut command = Command::new(&self.gapless);
         command.arg("bench").args(arguments).args(["--json", "--server", &server.address]);
         command.args(["--duration", &format!("{}ms", span.measured.as_millis())]);
         command.args(["--warm-up", &format!("{}ms", span.warm_up.as_millis())]);
         command.envs(server.credentials.iter().cloned());
-        let output = command.stdin(Stdio::null()).output().context("cannot start the load generator")?;
-        if !output.status.success() {
-            bail!("gapless bench {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
-        }
-        let told: Told = serde_json::from_slice(&output.stdout).context("what the load generator says")?;
-        let busy = (server.processor_time()? - before).as_secs_f64() / began.elapsed().as_secs_f64();
-        Ok(Figures {
-            per_second: told.events_per_second,
-            p50_us: told.latency_us.p50,
-            p99_us: told.latency_us.p99,
-            p999_us: told.latency_us.p999,
-            busy_cpus: busy,
-            errors: told.errors.values().sum(),
-        })
+        figures(server, command)
     }
+
+    /// Writes of so many clients who are nothing but tonic.
+    pub(crate) fn bare_load(&self, server: &Server, clients: u32, span: Span) -> Result<Figures> {
+        let mut command = Command::new(&self.bench);
+        command.args(["bare-client", "--server", &server.address, "--clients", &clients.to_string()]);
+        command.args(["--duration", &span.measured.as_millis().to_string()]);
+        command.args(["--warm-up", &span.warm_up.as_millis().to_string()]);
+        figures(server, command)
+    }
+}
+
+/// What a load generator says of a server.
+fn figures(server: &Server, mut generator: Command) -> Result<Figures> {
+    let (began, before) = (Instant::now(), server.processor_time()?);
+    let output = generator.stdin(Stdio::null()).output().context("cannot start the load generator")?;
+    if !output.status.success() {
+        bail!("{generator:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let told: Told = serde_json::from_slice(&output.stdout).context("what the load generator says")?;
+    let busy = (server.processor_time()? - before).as_secs_f64() / began.elapsed().as_secs_f64();
+    Ok(Figures {
+        per_second: told.events_per_second,
+        p50_us: told.latency_us.p50,
+        p99_us: told.latency_us.p99,
+        p999_us: told.latency_us.p999,
+        busy_cpus: busy,
+        errors: told.errors.values().sum(),
+    })
 }
 
 /// How long load is put on.

@@ -1,8 +1,8 @@
 //! The benchmarks of the server: the real binary in its own process, asked by `gapless bench` in another one; beside it, in the same
 //! round, a server that does nothing with the same messages.
 //!
-//! In every round, for every load: a sync loop, the echo, the server, one after another. Figures are divided by each other within a
-//! round only.
+//! In every round, for every load: a sync loop, tonic alone, the echo, the server, one after another. Figures are divided by each other
+//! within a round only.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -88,6 +88,9 @@ impl Load {
 pub(crate) struct Round {
     /// A block written and synced, one after another: what a sync costs.
     pub(crate) sync: Run,
+    /// Nothing but tonic at both ends; of unary writes.
+    pub(crate) bare: Option<Figures>,
+    /// The same load generator as for the ledger.
     pub(crate) echo: Figures,
     pub(crate) gapless: Figures,
 }
@@ -131,8 +134,13 @@ fn measure_round(programs: &Programs, directory: &Path, series: &mut [Series], s
     let (echo, gapless) = (programs.echo()?, programs.gapless(&home.path().join("data"))?);
     for series in series {
         let arguments = series.load.arguments();
+        let bare = match series.load {
+            Load::Unary(clients) => Some(programs.bare_load(&echo, clients, span)?),
+            Load::Stream(_) | Load::Read(_) => None,
+        };
         series.rounds.push(Round {
             sync: raw_loop::measure(directory, SYNCS)?,
+            bare,
             echo: programs.load(&echo, &arguments, span)?,
             gapless: programs.load(&gapless, &arguments, span)?,
         });
