@@ -254,7 +254,7 @@ async fn welcome(
     // Answers are small, and whoever waits for one waits for it alone. A socket that refuses is as good without.
     let _ = stream.set_nodelay(true);
     let Some(tls) = &door.tls else {
-        let connection = Connection { peer, names: Arc::new([]), ends: 0 };
+        let connection = Connection::new(peer, Arc::new([]), 0);
         return serve(stream, connection, door, builder, limits, closing, stranger).await;
     };
     let handshake = TlsAcceptor::from((*tls.get()).clone()).accept(stream);
@@ -273,7 +273,7 @@ async fn welcome(
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let names = certificate.map(certificates::names).unwrap_or_default();
     let ends = certificate.map(certificates::ends).unwrap_or_default();
-    let connection = Connection { peer, names: names.into(), ends };
+    let connection = Connection::new(peer, names.into(), ends);
     serve(stream, connection, door, builder, limits, closing, stranger).await;
 }
 
@@ -442,7 +442,8 @@ fn admitted(
         decide(&caller.principal, rule, &Scope::Something)
             .inspect_err(|_| door.audit.denied(&caller, rule))?;
     }
-    let place = door.room.enter(fairness::client(&caller, is_on))?;
+    let client = if is_on { fairness::client(&caller, is_on) } else { connection.stranger.clone() };
+    let place = door.room.enter(client)?;
     // What was believed is nobody else's business from here on.
     request.headers_mut().remove(header::AUTHORIZATION);
     request.extensions_mut().insert(caller);

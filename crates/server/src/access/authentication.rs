@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use super::certificates::Certificates;
 use super::clock::{Clock, Expiry, Standing};
 use super::failures::{self, Failures};
+use super::fairness;
 use super::keys::{Keys, Signer};
 use super::reload::Current;
 use super::tokens::{Expected, TokenError, believed};
@@ -42,6 +43,14 @@ pub(crate) struct Connection {
     pub(crate) names: Arc<[String]>,
     /// The first second since 1970 at which that certificate is over.
     pub(crate) ends: u64,
+    /// As whom it counts, as long as nobody says who he is.
+    pub(crate) stranger: Arc<str>,
+}
+
+impl Connection {
+    pub(crate) fn new(peer: SocketAddr, names: Arc<[String]>, ends: u64) -> Self {
+        Self { peer, names, ends, stranger: fairness::stranger(peer.ip()) }
+    }
 }
 
 /// Why somebody is not believed. What he is told is a [`Problem`].
@@ -316,7 +325,7 @@ mod tests {
             let token = issued(&serde_json::from_value(claims).unwrap(), &key).unwrap();
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
-            let connection = Connection { peer: ([127, 0, 0, 1], 5).into(), names: Arc::new([]), ends: 0 };
+            let connection = Connection::new(([127, 0, 0, 1], 5).into(), Arc::new([]), 0);
             authentication.caller(&headers, &connection).map(|caller| caller.principal.name.clone())
         };
         for ends in [4_000_000_000, u64::MAX] {
@@ -373,8 +382,7 @@ mod tests {
         let names = Arc::new(Current::new("names", vec![file.clone()], read).unwrap());
         let (clock, told) = watch::channel(100);
         let authentication = Authentication::new(None, Some(names.clone()), Clock::told_by(told));
-        let connection =
-            Connection { peer: (HERE, 5).into(), names: Arc::new(["till".to_owned()]), ends: 200 };
+        let connection = Connection::new((HERE, 5).into(), Arc::new(["till".to_owned()]), 200);
         let ask = || authentication.caller(&HeaderMap::new(), &connection);
         let expires = || ask().unwrap().expires.unwrap();
         let (first, other) = (expires(), "[[client]]\nname = 'other'\nnamespaces = []\nactions = []\n");
