@@ -10,13 +10,13 @@ use std::future;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use self::pool::Pool;
+use crate::embedding::runtime_threads;
 
 /// Runs what may wait for a disk.
 #[derive(Clone)]
@@ -40,10 +40,9 @@ impl fmt::Debug for Workers {
 }
 
 impl Workers {
-    /// Threads of their own, as many as there are processors for jobs that do not wait.
+    /// Threads of their own, for jobs that do not wait as many as a runtime has.
     pub(crate) fn on_threads() -> io::Result<Self> {
-        let width = available_parallelism().map_or(2, |processors| processors.get().max(2));
-        Ok(Workers::Threads(Arc::new(Pool::new(width)?)))
+        Ok(Workers::Threads(Arc::new(Pool::new(runtime_threads().get())?)))
     }
 
     /// Runs a job soon. Nobody is told if it panics.

@@ -26,7 +26,7 @@ pub(super) async fn begin_checkpoint(node: &Arc<Node>, slot: &Arc<Slot>) -> Resu
             begun.or_else(|failed| not_made(&node, &slot, &failed).map(|()| None))
         }
     };
-    if let Some(checkpointing) = node.workers.run(begin).await? {
+    if let Some(checkpointing) = node.workers.run_long(begin).await? {
         let slot = slot.clone();
         node.workers.submit_long(&node.runtime, move || {
             match catch_unwind(AssertUnwindSafe(|| checkpointing.write_out())) {
@@ -51,7 +51,7 @@ pub(super) async fn end_checkpoint(node: &Arc<Node>, slot: &Arc<Slot>) -> Result
             Ok(retired)
         }
     };
-    let retired = node.workers.run(end).await?;
+    let retired = node.workers.run_long(end).await?;
     // Letting go of what is not needed any more takes a while, and is nobody's turn.
     if retired.is_some() {
         node.workers.submit_long(&node.runtime, move || drop(retired));
@@ -135,5 +135,5 @@ pub(super) async fn take_mark(node: &Arc<Node>, slot: &Arc<Slot>, mark: Mark) ->
             Err(End::Failed(reason))
         }
     };
-    node.workers.run(job).await
+    node.workers.run_long(job).await
 }
