@@ -81,7 +81,9 @@ impl Acks {
         let (Some(waiting), Some((first, _))) = (table.partitions.get(&partition), commands.first()) else {
             return Vec::new();
         };
-        let mut waiting = waiting.iter().skip_while(|(offset, _)| offset < first).peekable();
+        // They are in the order of their places, unless some came to nothing; whoever is not found is computed again.
+        let from = waiting.partition_point(|(offset, _)| offset < first);
+        let mut waiting = waiting.range(from..).peekable();
         let digest_of = |(offset, command): &(PartitionOffset, Bytes)| {
             let (_, waiting) = waiting.next_if(|(other, _)| other == offset)?;
             (waiting.command == *command).then(|| waiting.proposed.digest())

@@ -1,6 +1,6 @@
 //! Threads for work that may wait for a disk.
 //!
-//! As many as there are processors take jobs in turn, so that small jobs share threads that are awake instead of waking one each.
+//! So many as the pool is wide take jobs in turn, so that small jobs share threads that are awake instead of waking one each.
 //! A job that waits for its disk holds up those behind it only for a moment: a watch looks after jobs while others wait, and one
 //! that takes long does not count as one of those threads any more. One that is known to take long never counts as one of them.
 //!
