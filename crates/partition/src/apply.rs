@@ -46,7 +46,7 @@ impl Partition {
         self.apply_digested(record, None)
     }
 
-    /// The same, for whoever knows the digest of the write in the record already: it costs as much as much of the rest.
+    /// The same, for whoever knows the digest of the write in the record already and need not have it computed again.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).

@@ -13,7 +13,7 @@
 //! Must not know: what an item is, versions, files.
 
 use std::cmp::Ordering;
-use std::ops::{Bound, Range};
+use std::ops::{Bound, Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering as Atomic};
 
 use crate::chunks::{Items, KeyPlace, Keys};
@@ -24,7 +24,7 @@ const WIDTH: usize = 32;
 const MAX_DEPTH: usize = 12;
 const NONE: u32 = u32::MAX;
 /// Leaves that are remembered at first and at most: one for every other leaf in between.
-const HINTS: std::ops::RangeInclusive<usize> = 16..=65_536;
+const HINTS: RangeInclusive<usize> = 16..=65_536;
 /// Bits of the second word of a head that tell beginnings apart: with them, thirteen bytes do. A kind of rows, a namespace and a
 /// workspace take as many.
 const SECOND_WORD_BITS: u32 = 40;
