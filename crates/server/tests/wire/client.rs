@@ -1,5 +1,7 @@
 //! The client: several addresses, retries with one key, streams and subscriptions that go on, one trait for both kinds of ledger.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -113,6 +115,26 @@ async fn streams_and_subscriptions_go_on_over_a_restart_of_the_server() {
     }
     let server = restart.await.unwrap();
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_of_writes_takes_up_no_more_than_may_be_in_flight() {
+    let node = Node::start().await;
+    let client = client(&[node.server.address().to_string()]);
+    let client = client.with(Options { in_flight: 3, ..Options::default() });
+    let taken = Arc::new(AtomicUsize::new(0));
+    let counted = taken.clone();
+    let requests = stream::iter((1..=50).map(|number| sale(1, number))).inspect(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let mut answers = client.write_stream(requests.boxed());
+    for before in 0..50 {
+        answers.next().await.unwrap().unwrap();
+        let taken = taken.load(Ordering::Relaxed);
+        assert!(taken <= before + 3, "{taken} were taken up, and {before} answered before");
+    }
+    assert!(answers.next().await.is_none());
+    node.stop().await;
 }
 
 #[tokio::test]
